@@ -1,0 +1,17 @@
+//! One process's work: the channels it holds, the jobs it does, the events it gives out.
+//!
+//! The ports (`queue`, `registry`, `directory`, `platform`, `sink`) are traits named after the job they do; each has an
+//! embedded adapter that needs nothing installed. Ports do not import one another.
+
+pub mod clock;
+pub mod directory;
+pub mod event;
+pub mod identity;
+pub mod job;
+pub mod metrics;
+pub mod platform;
+pub mod progress;
+pub mod queue;
+pub mod registry;
+pub mod secret;
+pub mod sink;

@@ -1,0 +1,109 @@
+//! The port through which events leave: a durable outbox, and what delivers from it.
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use crate::{event::Event, identity::ChannelId, registry::Fence};
+
+/// Events to be stored together, with how far the platform has been read.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    /// Under what right.
+    pub fence: Fence,
+    /// What happened, in order. `seq` is given when they are stored; an event whose id is stored already is skipped.
+    pub events: Vec<Event>,
+    /// How far the platform has been read once these are stored.
+    pub offset: Option<i64>,
+}
+
+/// Where an event shall go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Destination {
+    /// The channel's handler.
+    Handler,
+    /// The endpoint for everything (`events.url`).
+    Endpoint,
+}
+
+impl Destination {
+    /// Its name in stores and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Handler => "handler",
+            Self::Endpoint => "endpoint",
+        }
+    }
+}
+
+/// A stored event that has not been delivered everywhere.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    /// Its place in the outbox: greater is later.
+    pub position: u64,
+    /// The event.
+    pub event: Event,
+    /// Where it still has to go, and how often that failed.
+    pub open: Vec<(Destination, u32)>,
+}
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum OutboxError {
+    /// Try again; nothing was stored.
+    #[error("outbox unavailable: {0}")]
+    Unavailable(String),
+    /// A newer owner of the channel exists; nothing was stored.
+    #[error("fenced: channel {0} is held by a newer owner")]
+    Fenced(ChannelId),
+    /// It can't work until somebody changes something (a full disk); nothing was stored.
+    #[error("outbox refused: {0}")]
+    Refused(String),
+}
+
+/// Where events lie until they are delivered. Every method is durable when it returns `Ok`.
+#[async_trait]
+pub trait Outbox: Send + Sync + 'static {
+    /// Stores events, each to be delivered to what `destinations` names for it now; returns them with their `seq` and position.
+    /// (With none, an event is kept for the retention time and counted.)
+    async fn append(&self, batch: Batch, destinations: &[Destination]) -> Result<Vec<Stored>, OutboxError>;
+
+    /// How far a channel's platform has been read.
+    async fn offset(&self, channel: ChannelId) -> Result<Option<i64>, OutboxError>;
+
+    /// Events with open destinations after a position, oldest first.
+    async fn open(&self, after: u64, limit: usize) -> Result<Vec<Stored>, OutboxError>;
+
+    /// It was delivered there.
+    async fn delivered(&self, position: u64, destination: Destination) -> Result<(), OutboxError>;
+
+    /// It was not; the count of failures is kept over restarts.
+    async fn failed(&self, position: u64, destination: Destination, error: &str) -> Result<(), OutboxError>;
+
+    /// It will not be: it goes to the outbox's dead letters.
+    async fn bury(&self, position: u64, destination: Destination, reason: &str) -> Result<(), OutboxError>;
+
+    /// Dead letters, oldest first.
+    async fn dead(&self, limit: usize) -> Result<Vec<DeadEvent>, OutboxError>;
+
+    /// Opens a dead letter's destination again. `false` when it is not there.
+    async fn replay(&self, event: Uuid, destination: Destination) -> Result<bool, OutboxError>;
+
+    /// Drops a dead letter. `false` when it is not there.
+    async fn drop_dead(&self, event: Uuid, destination: Destination) -> Result<bool, OutboxError>;
+
+    /// Removes what was kept without a destination for longer than the retention time; how many.
+    async fn prune(&self, older_than: std::time::Duration) -> Result<u64, OutboxError>;
+}
+
+/// An event that could not be delivered.
+#[derive(Debug, Clone)]
+pub struct DeadEvent {
+    /// The event.
+    pub event: Event,
+    /// Where it could not be delivered.
+    pub destination: Destination,
+    /// Why.
+    pub reason: String,
+    /// How often it was tried.
+    pub attempts: u32,
+}

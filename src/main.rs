@@ -1,0 +1,3 @@
+//! The `shardvisor` command.
+
+fn main() {}

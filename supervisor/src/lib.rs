@@ -1,0 +1,1 @@
+//! Keeps a fixed number of child processes alive; knows no queue and no chat.

@@ -1,0 +1,1 @@
+//! The chat platforms on loopback, for tests and the demo.
