@@ -4,11 +4,17 @@
 //! consumer goes away is delivered again, in its old place. Whatever this port moves is confirmed in its new place
 //! before it leaves the old one.
 
+mod lanes;
+mod retry;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+
+pub use lanes::{Action, Arrival, Key, Lanes, Limits};
+pub use retry::RetryPolicy;
 
 use crate::{identity::QueueName, job::Lane};
 
