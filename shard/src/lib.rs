@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod directory;
+pub mod dispatch;
 pub mod event;
 pub mod identity;
 pub mod job;

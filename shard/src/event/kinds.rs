@@ -261,6 +261,9 @@ pub struct JobDone {
     /// What else came of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
+    /// An earlier try may have reached the platform too: the recipient may have seen it twice.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncertain: bool,
 }
 
 /// A job that went to the dead-letter queue.

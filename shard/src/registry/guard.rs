@@ -17,6 +17,9 @@ pub struct Reserve {
     /// The provider id that it will carry, where the platform lets the client choose it. With it a second try carries
     /// the same id and can't be shown twice, so that such a send is never uncertain.
     pub provider_id: Option<String>,
+    /// The policy for an uncertain earlier try is to send again: its record becomes a fresh reservation, and that it
+    /// was uncertain stays recorded.
+    pub resend: bool,
 }
 
 /// What is known of a job's send.
@@ -32,8 +35,7 @@ pub enum Reservation {
     /// It was sent.
     Sent(Sent),
     /// An earlier try may have reached the platform, and it can't be told. The fact is stored by now; what is done about it
-    /// is the job's policy. Reserving again with [`Registry::reserve`](super::Registry::reserve) after
-    /// [`Registry::cancel`](super::Registry::cancel) is how a resend starts.
+    /// is the job's policy. Reserving again with [`Reserve::resend`] is how a second try starts.
     Uncertain {
         /// Who tried.
         by: Holder,

@@ -101,7 +101,7 @@ pub trait Registry: Send + Sync + 'static {
     /// The lane no longer waits.
     async fn clear_lane_fact(&self, queue: QueueName, lane: &Lane) -> Result<(), RegistryError>;
 
-    /// Counts, for each job, one more life of this slot in which it was out when the process died; the new counts.
-    /// A job that was out in too many deaths is suspected of them.
-    async fn count_deaths(&self, jobs: &[(ChannelId, JobId)]) -> Result<Vec<u32>, RegistryError>;
+    /// Raises, for each job, the count of deaths of its process in which it was out, but not above `at_most`; the counts
+    /// as they are then. A job that was out in too many deaths is suspected of them.
+    async fn count_deaths(&self, jobs: &[(ChannelId, JobId)], at_most: u32) -> Result<Vec<u32>, RegistryError>;
 }
