@@ -7,6 +7,7 @@
 mod mover;
 mod outcome;
 mod perform;
+mod session;
 mod stragglers;
 mod worker;
 

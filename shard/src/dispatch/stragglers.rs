@@ -12,7 +12,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Context, outcome::note_death, worker::forward};
+use super::{Context, outcome::note_death, session::forward};
 use crate::{
     identity::{QueueBase, QueueName},
     job::Job,
