@@ -5,6 +5,7 @@
 //! Nothing here reaches a network other than loopback.
 
 pub mod telegram;
+pub mod traffic;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
