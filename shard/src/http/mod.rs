@@ -11,6 +11,8 @@ mod report;
 mod routes;
 mod sockopt;
 mod steering;
+#[cfg(test)]
+mod tests;
 mod thread;
 mod usage;
 mod view;
