@@ -68,7 +68,7 @@ impl PortClaim {
 
 fn local_address(fd: &OwnedFd) -> io::Result<SocketAddr> {
     let name: SockaddrStorage = getsockname(fd.as_raw_fd())?;
-    let v4 = name.as_sockaddr_in().map(|v4| SocketAddr::from((Ipv4Addr::from(v4.ip()), v4.port())));
+    let v4 = name.as_sockaddr_in().map(|v4| SocketAddr::from((v4.ip(), v4.port())));
     let v6 = name.as_sockaddr_in6().map(|v6| SocketAddr::from((v6.ip(), v6.port())));
     v4.or(v6).ok_or_else(|| io::Error::other("not an internet address"))
 }
