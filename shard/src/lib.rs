@@ -7,6 +7,7 @@ pub mod clock;
 pub mod directory;
 pub mod dispatch;
 pub mod event;
+pub mod http;
 pub mod identity;
 pub mod job;
 pub mod metrics;

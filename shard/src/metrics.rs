@@ -2,12 +2,54 @@
 
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, core::Collector};
 
+use crate::{identity::QueueBase, queue::Depth};
+
+/// The states in which a channel is being worked for, as the label `state` says them. The others wait for a person or
+/// another owner.
+pub const ACTIVE_STATES: [&str; 3] = ["connecting", "connected", "reconnecting"];
+
+/// A metric that is not kept in a registry but told when it is asked for: name and help.
+pub type Told = (&'static str, &'static str);
+
+/// Per shard: whether it is alive and answers.
+pub const SHARD_UP: Told = ("shardvisor_shard_up", "Whether the shard is alive and answers");
+/// Per shard and reason: how often it was started again.
+pub const SHARD_RESTARTS: Told = ("shardvisor_shard_restarts_total", "Restarts of the shard, by reason");
+/// Per shard: since when this life goes on.
+pub const SHARD_UPTIME: Told = ("shardvisor_shard_uptime_seconds", "Time since this life of the shard began");
+/// Per shard: memory.
+pub const SHARD_MEMORY: Told = ("shardvisor_shard_resident_memory_bytes", "Resident memory of the shard");
+/// Per shard: CPU, over all its lives.
+pub const SHARD_CPU: Told = ("shardvisor_shard_cpu_seconds_total", "CPU time of the shard, over all its lives");
+/// The box: how many shards it should have.
+pub const SHARDS: Told = ("shardvisor_shards", "Shards this box should run");
+/// The box: what `/readyz` says.
+pub const READY: Told = ("shardvisor_ready", "Whether every shard of the box is ready");
+/// The box: which version.
+pub const BUILD_INFO: Told = ("shardvisor_build_info", "Always 1; the version is in the label");
+/// The primary: since when it runs.
+pub const PRIMARY_UPTIME: Told = ("shardvisor_primary_uptime_seconds", "Time since the primary started");
+/// The primary: memory.
+pub const PRIMARY_MEMORY: Told = ("shardvisor_primary_resident_memory_bytes", "Resident memory of the primary");
+/// The primary: CPU.
+pub const PRIMARY_CPU: Told = ("shardvisor_primary_cpu_seconds_total", "CPU time of the primary");
+/// The worker pool's names.
+pub const WORKER_ACTIVE: Told = ("bot_worker_active_bots", "Bots the worker holds or is connecting");
+/// How many it takes.
+pub const WORKER_CAPACITY: Told = ("bot_worker_capacity", "Bots the worker takes at most");
+/// Since when it runs.
+pub const WORKER_UPTIME: Told = ("bot_worker_uptime_seconds", "Time since the worker started");
+/// Of which platforms its bots are.
+pub const WORKER_BY_TYPE: Told = ("bot_worker_bots_by_type", "Bots the worker holds or is connecting, by platform");
+
 /// The metrics of one shard. The `shard` label is added where a box's shards are put together.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Registry,
     /// Channels by platform and state.
     pub channels: IntGaugeVec,
+    /// For how long the quietest connected channel of a platform has heard nothing from it.
+    pub silence: IntGaugeVec,
     /// Connections that ended, by platform and reason.
     pub closed: IntCounterVec,
     /// Events stored, by platform.
@@ -18,6 +60,8 @@ pub struct Metrics {
     pub deliveries: IntCounterVec,
     /// Jobs settled, by queue base and outcome.
     pub jobs: IntCounterVec,
+    /// Messages in this shard's queues, by queue base and state (`ready`, `parked`, `dead`).
+    pub queue_messages: IntGaugeVec,
     /// Jobs that are being worked on, by queue base.
     pub jobs_running: IntGaugeVec,
     /// From the start of a job to its settlement.
@@ -61,6 +105,12 @@ impl Default for Metrics {
         let r = Registry::new();
         Self {
             channels: gauges(&r, "shardvisor_channels", "Channels by state", &["platform", "state"]),
+            silence: gauges(
+                &r,
+                "shardvisor_channel_last_inbound_seconds",
+                "Longest time since a connected channel last heard from its platform",
+                &["platform"],
+            ),
             closed: counters(
                 &r,
                 "shardvisor_channel_closed_total",
@@ -80,6 +130,12 @@ impl Default for Metrics {
                 &["destination", "outcome"],
             ),
             jobs: counters(&r, "shardvisor_jobs_total", "Jobs settled", &["queue", "outcome"]),
+            queue_messages: gauges(
+                &r,
+                "shardvisor_queue_messages",
+                "Messages in the work queue, waiting for a later time, and dead",
+                &["queue", "state"],
+            ),
             jobs_running: gauges(&r, "shardvisor_jobs_running", "Jobs being worked on", &["queue"]),
             job_duration: seconds(&r, "shardvisor_job_duration_seconds", "From start of work to settlement"),
             job_wait: seconds(&r, "shardvisor_job_wait_seconds", "From enqueued_at to start of work"),
@@ -96,6 +152,13 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// Notes how full a queue is.
+    pub fn queue_depth(&self, base: QueueBase, depth: Depth) {
+        for (state, messages) in [("ready", depth.ready), ("parked", depth.parked), ("dead", depth.dead)] {
+            self.queue_messages.with_label_values(&[base.as_str(), state]).set(messages as i64);
+        }
+    }
+
     /// All families, as they stand.
     pub fn gather(&self) -> Vec<prometheus::proto::MetricFamily> {
         self.registry.gather()
