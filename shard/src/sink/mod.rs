@@ -1,5 +1,7 @@
 //! The port through which events leave: a durable outbox, and what delivers from it.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use uuid::Uuid;
 
@@ -40,10 +42,47 @@ impl Destination {
 pub struct Stored {
     /// Its place in the outbox: greater is later.
     pub position: u64,
+    /// When it was stored, in milliseconds since the Unix epoch: what its age is counted from.
+    pub stored_ms: i64,
     /// The event.
     pub event: Event,
     /// Where it still has to go, and how often that failed.
     pub open: Vec<(Destination, u32)>,
+}
+
+/// Which open events are read: those that wait for a destination, narrowed down as far as it is known whom they wait for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// All that is open for a destination.
+    Destination(Destination),
+    /// Of one channel.
+    Channel(Destination, ChannelId),
+    /// Of one conversation of a channel; of its events without a conversation, when `None`.
+    Conversation(Destination, ChannelId, Option<Arc<str>>),
+}
+
+impl Scope {
+    /// The destination that the events wait for.
+    pub fn destination(&self) -> Destination {
+        match self {
+            Self::Destination(destination) | Self::Channel(destination, _) | Self::Conversation(destination, _, _) => {
+                *destination
+            }
+        }
+    }
+
+    /// Whether an event is one of those.
+    pub fn includes(&self, stored: &Stored) -> bool {
+        let event = &stored.event;
+        stored.open.iter().any(|(open, _)| *open == self.destination())
+            && match self {
+                Self::Destination(_) => true,
+                Self::Channel(_, channel) => event.channel_id == *channel,
+                Self::Conversation(_, channel, conversation) => {
+                    event.channel_id == *channel && event.conversation.as_deref() == conversation.as_deref()
+                }
+            }
+    }
 }
 
 /// What went wrong.
@@ -72,6 +111,23 @@ pub trait Outbox: Send + Sync + 'static {
 
     /// Events with open destinations after a position, oldest first.
     async fn open(&self, after: u64, limit: usize) -> Result<Vec<Stored>, OutboxError>;
+
+    /// Events of a scope with a position after `after`, oldest first. An adapter with an index does better than this,
+    /// which looks through all that is open.
+    async fn open_in(&self, scope: &Scope, after: u64, limit: usize) -> Result<Vec<Stored>, OutboxError> {
+        const PAGE: usize = 256;
+        let (mut found, mut after) = (Vec::new(), after);
+        loop {
+            let page = self.open(after, PAGE).await?;
+            let last = page.len() < PAGE;
+            after = page.last().map_or(after, |stored| stored.position);
+            found.extend(page.into_iter().filter(|stored| scope.includes(stored)));
+            if last || found.len() >= limit {
+                found.truncate(limit);
+                return Ok(found);
+            }
+        }
+    }
 
     /// It was delivered there.
     async fn delivered(&self, position: u64, destination: Destination) -> Result<(), OutboxError>;
