@@ -1,0 +1,49 @@
+//! The commands, one file each: what each reads, does and prints.
+
+mod check_config;
+mod run;
+mod schema;
+mod status;
+mod r#where;
+
+use std::{fmt::Display, io::Write, process::ExitCode};
+
+use crate::{
+    cli::{Cli, Command, Settings},
+    config::{Config, template},
+    exit::Failure,
+};
+
+/// Does what was asked.
+pub(crate) fn perform(cli: Cli) -> Result<ExitCode, Failure> {
+    let settings = cli.settings;
+    match cli.command {
+        Command::Run => run::run(&load(&settings)?)?,
+        Command::CheckConfig(options) if options.template => print(template().trim_end())?,
+        Command::CheckConfig(options) => check_config::run(&load(&settings)?, &options)?,
+        Command::Where(options) => r#where::run(&settings, &options)?,
+        Command::Status(options) => status::run(&load(&settings)?, &options)?,
+        Command::Schema => schema::run()?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The configuration in force.
+fn load(settings: &Settings) -> Result<Config, Failure> {
+    Ok(Config::load(&settings.sources())?)
+}
+
+/// One line on standard output. A reader that went away early (`| head`) is no fault: what is left is not wanted.
+fn print(line: impl Display) -> Result<(), Failure> {
+    match writeln!(std::io::stdout(), "{line}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Internal(format!("standard output: {}", crate::config::plain(&error))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A value as JSON on one line.
+fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    print(serde_json::to_string(value).map_err(|error| Failure::Internal(error.to_string()))?)
+}

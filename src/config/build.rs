@@ -1,0 +1,162 @@
+//! The settings, read one after another, and the rules between them.
+
+use std::{net::IpAddr, time::Duration};
+
+use tracing::Level;
+
+use super::{
+    Address, BotWorker, Channels, Config, Events, Health, Jobs, Log, LogFormat, Problems, Supervisor, Telegram,
+    address,
+    keys::{self, Key},
+    problem::Problem,
+    reader::{Reader, whole, written},
+    secrets,
+    sources::Sources,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Reads all settings.
+pub(super) fn config(sources: &Sources) -> Result<Config, Problems> {
+    let mut problems = Vec::new();
+    let given = sources.gather(&mut problems);
+    let mut read = Reader::new(&given, problems);
+
+    let shard_count = read.shard_count();
+    let config = Config {
+        shard_count,
+        shard_index: read.shard_index(shard_count),
+        worker_id: read.read_if_set(&keys::WORKER_ID, worker_name).unwrap_or_else(host_name),
+        data_dir: read.path(&keys::DATA_DIR),
+        health: Health {
+            bind: read.read(&keys::HEALTH_BIND, |text| text.parse::<IpAddr>().ok()),
+            port: read.read(&keys::HEALTH_PORT, |text| whole(text)?.try_into().ok()),
+        },
+        queue: store(&mut read, &keys::QUEUE_URL),
+        registry: store(&mut read, &keys::REGISTRY_URL),
+        telegram: telegram(&mut read),
+        events: events(&mut read, sources),
+        jobs: Jobs {
+            prefetch: read.number(&keys::JOBS_PREFETCH, 1..=10_000) as u16,
+            attempts: read.number(&keys::JOBS_ATTEMPTS, 1..=1000),
+            retry_first: read.duration(&keys::JOBS_RETRY_FIRST, Duration::from_millis(10)..=HOUR),
+            retry_max: read.duration(&keys::JOBS_RETRY_MAX, Duration::from_millis(10)..=DAY),
+            grace: read.duration(&keys::JOBS_GRACE, Duration::ZERO..=10 * MINUTE),
+        },
+        channels: Channels {
+            reconcile_interval: read.duration(&keys::CHANNELS_RECONCILE, SECOND..=HOUR),
+            max_connecting: read.number(&keys::CHANNELS_CONNECTS, 1..=10_000),
+        },
+        supervisor: Supervisor {
+            boot_timeout: read.duration(&keys::SUPERVISOR_BOOT, SECOND..=10 * MINUTE),
+            silent_timeout: read.duration(&keys::SUPERVISOR_SILENT, SECOND..=7 * SECOND),
+            drain_timeout: read.duration(&keys::SUPERVISOR_DRAIN, SECOND..=HOUR),
+        },
+        bot_worker: BotWorker {
+            worker_capacity: read.number(&keys::BOT_WORKER_CAPACITY, 1..=10_000),
+            heartbeat_interval: read.duration(&keys::BOT_WORKER_HEARTBEAT, SECOND..=5 * MINUTE),
+            heartbeat_timeout: read.duration(&keys::BOT_WORKER_TIMEOUT, 2 * SECOND..=HOUR),
+            startup_jitter_max: read.duration(&keys::BOT_WORKER_JITTER, Duration::ZERO..=10 * MINUTE),
+            hash_replicas: read.number(&keys::BOT_WORKER_REPLICAS, 1..=10_000),
+        },
+        log: Log { format: read.read(&keys::LOG_FORMAT, log_format), level: read.read(&keys::LOG_LEVEL, log_level) },
+        file: given.file.clone(),
+        warnings: given.warnings.clone(),
+    };
+    not_built_in(&mut read, &keys::API_URL);
+    rules(&mut read, &config);
+    if read.problems.is_empty() { Ok(config) } else { Err(Problems(read.problems)) }
+}
+
+fn telegram(read: &mut Reader<'_>) -> Telegram {
+    // The token is put behind this URL's path, so that a query or fragment would swallow it.
+    let base = |text: &str| address::web(text).filter(|url| url.query().is_none() && url.fragment().is_none());
+    Telegram {
+        api_url: read.read(&keys::TELEGRAM_API_URL, base),
+        poll_timeout: read.duration(&keys::TELEGRAM_POLL_TIMEOUT, SECOND..=50 * SECOND),
+        bot_messages_per_second: read.number(&keys::TELEGRAM_BOT_RATE, 1..=1000),
+        chat_messages_per_minute: read.number(&keys::TELEGRAM_CHAT_RATE, 1..=6000),
+        group_messages_per_minute: read.number(&keys::TELEGRAM_GROUP_RATE, 1..=6000),
+    }
+}
+
+fn events(read: &mut Reader<'_>, sources: &Sources) -> Events {
+    Events {
+        url: read.web_address(&keys::EVENTS_URL),
+        secrets: secrets::read(&keys::EVENTS_SECRET, read, sources),
+        timeout: read.duration(&keys::EVENTS_TIMEOUT, SECOND..=10 * MINUTE),
+        attempts: read.number(&keys::EVENTS_ATTEMPTS, 1..=1000),
+        retention: read.duration(&keys::EVENTS_RETENTION, MINUTE..=365 * DAY),
+    }
+}
+
+fn store(read: &mut Reader<'_>, key: &Key) -> Address {
+    let url = match read.value(key).map(|value| address::store(&value.text, &value.origin, key.accepts)) {
+        None => address::Store::default(),
+        Some(Ok(store)) => store,
+        Some(Err(problem)) => {
+            read.problems.push(problem);
+            address::Store::default()
+        }
+    };
+    Address { url }
+}
+
+fn not_built_in(read: &mut Reader<'_>, key: &Key) {
+    if let Some(value) = read.value(key) {
+        read.problems.push(Problem::NotBuiltIn {
+            origin: value.origin.clone(),
+            value: address::without_credentials(&value.text),
+            expected: key.accepts.to_owned(),
+        });
+    }
+}
+
+/// What each setting alone can't say.
+fn rules(read: &mut Reader<'_>, config: &Config) {
+    let mut unfit = |key: &Key, value: Duration, expected: String| {
+        let origin = read.origin(key);
+        read.problems.push(Problem::Unfit { origin, value: written(value), expected });
+    };
+    let (grace, drain) = (config.jobs.grace, config.supervisor.drain_timeout);
+    if drain <= grace {
+        unfit(&keys::SUPERVISOR_DRAIN, drain, format!("more than jobs.grace, which is {}", written(grace)));
+    }
+    let (first, max) = (config.jobs.retry_first, config.jobs.retry_max);
+    if max < first {
+        unfit(&keys::JOBS_RETRY_MAX, max, format!("at least jobs.retry_first, which is {}", written(first)));
+    }
+    let (interval, timeout) = (config.bot_worker.heartbeat_interval, config.bot_worker.heartbeat_timeout);
+    if timeout < 2 * interval {
+        let expected = format!("at least twice bot_worker.heartbeat_interval, which is {}", written(interval));
+        unfit(&keys::BOT_WORKER_TIMEOUT, timeout, expected);
+    }
+}
+
+fn worker_name(text: &str) -> Option<String> {
+    let fits = (1..=100).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
+    fits.then(|| text.to_owned())
+}
+
+fn host_name() -> String {
+    let name: String = sysinfo::System::host_name().unwrap_or_default();
+    let name: String = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
+    worker_name(&name).unwrap_or_else(|| "localhost".to_owned())
+}
+
+fn log_format(text: &str) -> Option<LogFormat> {
+    match text {
+        "text" => Some(LogFormat::Text),
+        "json" => Some(LogFormat::Json),
+        _ => None,
+    }
+}
+
+fn log_level(text: &str) -> Option<Level> {
+    let known = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
+    known.into_iter().find(|level| level.as_str().to_ascii_lowercase() == text)
+}

@@ -1,0 +1,211 @@
+//! Every setting there is, in one table: its key in the file, its environment variables, what it accepts, its default.
+//!
+//! The table is what is read, what an unknown key is compared with, and what `docs/configuration.md` is checked
+//! against, so that none of the three can know a setting that the others don't.
+
+/// One setting.
+#[derive(Debug)]
+pub(crate) struct Key {
+    /// Its place in the file: `section.name`, or `name` at the top.
+    pub(crate) name: &'static str,
+    /// Its environment variables; the first is the name to use, the others are aliases.
+    pub(crate) env: &'static [&'static str],
+    /// Its command-line flag, if any.
+    pub(crate) flag: Option<&'static str>,
+    /// What is accepted, for people.
+    pub(crate) accepts: &'static str,
+    /// What holds when nothing is given, as it would be written; empty when there is none.
+    pub(crate) default: &'static str,
+    /// What it is for.
+    pub(crate) about: &'static str,
+    /// For a secret: the name of the systemd credential that may hold it. The setting itself is then the path of a file.
+    pub(crate) credential: Option<&'static str>,
+}
+
+macro_rules! keys {
+    (@maybe) => { None };
+    (@maybe $given:literal) => { Some($given) };
+    ($($constant:ident = $name:literal, [$($env:literal),+] $(, flag $flag:literal)? $(, credential $credential:literal)?,
+        $accepts:literal, $default:literal, $about:literal;)+) => {
+        $(pub(crate) const $constant: Key = Key {
+            name: $name,
+            env: &[$($env),+],
+            flag: keys!(@maybe $($flag)?),
+            accepts: $accepts,
+            default: $default,
+            about: $about,
+            credential: keys!(@maybe $($credential)?),
+        };)+
+
+        /// All of them, in the order of the documentation.
+        pub(crate) const ALL: &[&Key] = &[$(&$constant),+];
+    };
+}
+
+keys! {
+    SHARD_COUNT = "shard_count", ["SHARD_COUNT", "WHATSAPP_SHARD_COUNT"], flag "--shard-count",
+        "a whole number from 1 to 1024, in plain digits, or auto", "1",
+        "How many shards the fleet has; must be what the producers use. `auto`: the CPUs this process may use";
+    SHARD_INDEX = "shard_index", ["SHARD_INDEX"], flag "--shard-index",
+        "a whole number below shard_count", "",
+        "Run this one static shard, without a primary";
+    WORKER_ID = "worker_id", ["WORKER_ID", "BOT_WORKER_WORKER_ID"],
+        "1 to 100 letters, digits, dots, dashes and underscores", "",
+        "The name under which this box's shards are workers; the host name when absent";
+    DATA_DIR = "data_dir", ["SHARDVISOR_DATA_DIR"], flag "--data-dir",
+        "an absolute path", "/var/lib/shardvisor",
+        "Where everything durable lies";
+
+    HEALTH_BIND = "health.bind", ["SHARDVISOR_HEALTH_BIND"],
+        "an IP address", "0.0.0.0",
+        "The address of `/healthz`, `/readyz`, `/metrics` and `/status`";
+    HEALTH_PORT = "health.port", ["HEALTH_PORT"], flag "--health-port",
+        "a port from 0 to 65535, in plain digits", "8080",
+        "Its port; 0 takes a free one and writes it to `health.port` in the data directory";
+
+    QUEUE_URL = "queue.url", ["SHARDVISOR_QUEUE_URL"],
+        "`sqlite:`", "sqlite:",
+        "Where jobs come from; `sqlite:` is the embedded store in the data directory";
+    REGISTRY_URL = "registry.url", ["SHARDVISOR_REGISTRY_URL"],
+        "`sqlite:`", "sqlite:",
+        "Where it is kept who owns what";
+    API_URL = "api.url", ["SHARDVISOR_API_URL"],
+        "nothing in this version", "",
+        "Reserved for the platform's API as the directory of channels; the built-in store is the directory";
+
+    TELEGRAM_API_URL = "telegram.api_url", ["SHARDVISOR_TELEGRAM_API_URL"],
+        "an http: or https: URL without query", "https://api.telegram.org",
+        "The Bot API server";
+    TELEGRAM_POLL_TIMEOUT = "telegram.poll_timeout", ["SHARDVISOR_TELEGRAM_POLL_TIMEOUT"],
+        "a duration from 1s to 50s", "30s",
+        "How long a long poll waits for something to happen";
+    TELEGRAM_BOT_RATE = "telegram.bot_messages_per_second", ["SHARDVISOR_TELEGRAM_BOT_MESSAGES_PER_SECOND"],
+        "a whole number from 1 to 1000", "30",
+        "Messages a second of one bot";
+    TELEGRAM_CHAT_RATE = "telegram.chat_messages_per_minute", ["SHARDVISOR_TELEGRAM_CHAT_MESSAGES_PER_MINUTE"],
+        "a whole number from 1 to 6000", "60",
+        "Messages a minute into one private chat; short bursts pass";
+    TELEGRAM_GROUP_RATE = "telegram.group_messages_per_minute", ["SHARDVISOR_TELEGRAM_GROUP_MESSAGES_PER_MINUTE"],
+        "a whole number from 1 to 6000", "20",
+        "Messages a minute into one group; short bursts pass";
+
+    EVENTS_URL = "events.url", ["SHARDVISOR_EVENTS_URL"],
+        "an http: or https: URL", "",
+        "The endpoint that gets every event, beside the channels' own handlers";
+    EVENTS_SECRET = "events.secret_file", ["SHARDVISOR_EVENTS_SECRET_FILE"], credential "events-secret",
+        "the path of a file", "",
+        "The key by which requests to `events.url` are signed (HMAC-SHA256); a second line is a second key, for rotation";
+    EVENTS_TIMEOUT = "events.timeout", ["SHARDVISOR_EVENTS_TIMEOUT"],
+        "a duration from 1s to 10m", "30s",
+        "How long an endpoint or handler may take to answer";
+    EVENTS_ATTEMPTS = "events.attempts", ["SHARDVISOR_EVENTS_ATTEMPTS"],
+        "a whole number from 1 to 1000", "20",
+        "Attempts to deliver an event before it becomes a dead letter";
+    EVENTS_RETENTION = "events.retention", ["SHARDVISOR_EVENTS_RETENTION"],
+        "a duration from 1m to 365d", "7d",
+        "How long an event is kept that no destination is configured for";
+
+    JOBS_PREFETCH = "jobs.prefetch", ["SHARDVISOR_JOBS_PREFETCH"],
+        "a whole number from 1 to 10000", "200",
+        "How many jobs of one queue a shard has in hand at a time";
+    JOBS_ATTEMPTS = "jobs.attempts", ["SHARDVISOR_JOBS_ATTEMPTS"],
+        "a whole number from 1 to 1000", "8",
+        "Attempts to do a job before it becomes a dead letter";
+    JOBS_RETRY_FIRST = "jobs.retry_first", ["SHARDVISOR_JOBS_RETRY_FIRST"],
+        "a duration from 10ms to 1h", "2300ms",
+        "The wait after the first failure; each further one is 2.3 times as long";
+    JOBS_RETRY_MAX = "jobs.retry_max", ["SHARDVISOR_JOBS_RETRY_MAX"],
+        "a duration from 10ms to 1d", "10m",
+        "The longest such wait";
+    JOBS_GRACE = "jobs.grace", ["SHARDVISOR_JOBS_GRACE"],
+        "a duration from 0s to 10m", "10s",
+        "How long running jobs may take to end when a shard is asked to stop; what is left goes back to its queue";
+
+    CHANNELS_RECONCILE = "channels.reconcile_interval", ["SHARDVISOR_CHANNELS_RECONCILE_INTERVAL"],
+        "a duration from 1s to 1h", "30s",
+        "How often the wanted channels are compared with the running ones, should nobody tell of a change";
+    CHANNELS_CONNECTS = "channels.max_connecting", ["SHARDVISOR_CHANNELS_MAX_CONNECTING"],
+        "a whole number from 1 to 10000", "100",
+        "How many channels of one shard may be connecting at a time";
+
+    SUPERVISOR_BOOT = "supervisor.boot_timeout", ["SHARDVISOR_SUPERVISOR_BOOT_TIMEOUT"],
+        "a duration from 1s to 10m", "30s",
+        "How long a shard may take from its start to its first check-in as ready";
+    SUPERVISOR_SILENT = "supervisor.silent_timeout", ["SHARDVISOR_SUPERVISOR_SILENT_TIMEOUT"],
+        "a duration from 1s to 7s", "3s",
+        "How long a shard may be silent, or a loop of it stand still, before it is killed; below the lease of a channel";
+    SUPERVISOR_DRAIN = "supervisor.drain_timeout", ["SHARDVISOR_SUPERVISOR_DRAIN_TIMEOUT"],
+        "a duration from 1s to 1h", "20s",
+        "How long a shard may take to stop before it is killed; longer than jobs.grace";
+
+    BOT_WORKER_CAPACITY = "bot_worker.worker_capacity", ["BOT_WORKER_WORKER_CAPACITY"],
+        "a whole number from 1 to 10000", "1000",
+        "The most channels one shard runs";
+    BOT_WORKER_HEARTBEAT = "bot_worker.heartbeat_interval", ["BOT_WORKER_HEARTBEAT_INTERVAL"],
+        "a duration from 1s to 5m", "3s",
+        "How often a worker of the pool shows that it lives";
+    BOT_WORKER_TIMEOUT = "bot_worker.heartbeat_timeout", ["BOT_WORKER_HEARTBEAT_TIMEOUT"],
+        "a duration from 2s to 1h", "10s",
+        "After what silence it counts as dead; at least twice the interval";
+    BOT_WORKER_JITTER = "bot_worker.startup_jitter_max", ["BOT_WORKER_STARTUP_JITTER_MAX"],
+        "a duration from 0s to 10m", "5s",
+        "Over how long the connects of a cold start are spread";
+    BOT_WORKER_REPLICAS = "bot_worker.hash_replicas", ["BOT_WORKER_HASH_REPLICAS"],
+        "a whole number from 1 to 10000", "100",
+        "Points of one worker on the pool's ring; the same everywhere";
+
+    LOG_FORMAT = "log.format", ["SHARDVISOR_LOG_FORMAT"],
+        "text or json", "text",
+        "How log lines are written";
+    LOG_LEVEL = "log.level", ["SHARDVISOR_LOG_LEVEL"],
+        "error, warn, info, debug or trace", "info",
+        "The least important lines that are written";
+}
+
+/// The variable that names the configuration file; it is no setting of the file itself.
+pub(crate) const CONFIG_VARIABLE: &str = "SHARDVISOR_CONFIG";
+
+/// Finds a setting by its key.
+pub(crate) fn by_name(name: &str) -> Option<&'static Key> {
+    ALL.iter().copied().find(|key| key.name == name)
+}
+
+/// Whether some setting lies below this section.
+pub(crate) fn is_section(name: &str) -> bool {
+    ALL.iter().any(|key| key.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_key_and_no_variable_is_there_twice() {
+        let mut seen = HashSet::new();
+        for key in ALL {
+            assert!(seen.insert(key.name), "{}", key.name);
+            for variable in key.env {
+                assert!(seen.insert(variable), "{variable}");
+            }
+        }
+    }
+
+    /// Contract: I5.
+    #[test]
+    fn the_documentation_lists_exactly_the_settings_of_the_code() {
+        let document = std::fs::read_to_string("docs/configuration.md").expect("docs/configuration.md");
+        let documented: Vec<&str> = document.lines().filter(|line| line.starts_with("| `")).collect();
+        let expected: Vec<String> = ALL.iter().map(|key| row(key)).collect();
+        assert_eq!(documented, expected, "the table should be:\n{}", expected.join("\n"));
+    }
+
+    fn row(key: &Key) -> String {
+        let mut ways: Vec<String> = key.env.iter().map(|variable| format!("`{variable}`")).collect();
+        ways.extend(key.flag.map(|flag| format!("`{flag}`")));
+        ways.extend(key.credential.map(|name| format!("credential `{name}`")));
+        let default = if key.default.is_empty() { "none".to_owned() } else { format!("`{}`", key.default) };
+        format!("| `{}` | {} | {} | {} | {} |", key.name, ways.join(", "), key.accepts, default, key.about)
+    }
+}
