@@ -4,6 +4,7 @@
 //! conversation as the person at the other end sees it: that record is what "answered once" is judged by.
 //! Nothing here reaches a network other than loopback.
 
+pub mod script;
 pub mod telegram;
 pub mod traffic;
 

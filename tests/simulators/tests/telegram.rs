@@ -165,7 +165,7 @@ async fn a_method_is_known_in_any_letter_case_by_get_and_post_json_form_and_mult
         .post(url("sendmessage"))
         .header("content-type", "application/x-www-form-urlencoded")
         .body("chat_id=7&text=a+form+%F0%9F%A6%80&reply_parameters=%7B%22message_id%22%3A1%7D");
-    let json = client.post(url("SendMessage")).json(&json!({"chat_id": "7", "text": "json"}));
+    let json = client.post(url("SendMessage")).json(&json!({"chat_id": "7", "text": " json\n"}));
     let parts = reqwest::multipart::Form::new().text("chat_id", "7").text("text", "multipart");
     let multipart = client.post(url("sendMessage")).multipart(parts);
     for request in [get, form, json, multipart] {

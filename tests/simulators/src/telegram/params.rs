@@ -41,25 +41,24 @@ pub(super) struct Params {
 }
 
 impl Params {
-    /// Reads the query and the body.
+    /// Reads the query and the body. The body is read to its last byte before anything is judged: an answer that
+    /// overtakes its request closes the connection under a client that is still writing.
     pub(super) async fn read(request: Request) -> Result<Self, Refused> {
+        let (head, body) = request.into_parts();
+        let body = axum::body::to_bytes(body, BODY_LIMIT).await;
+        let body = body.map_err(|_| Refused::new(413, "Request Entity Too Large"))?;
         let mut params = Self::default();
-        if let Some(query) = request.uri().query() {
+        if let Some(query) = head.uri.query() {
             params.form(query.as_bytes());
         }
-        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+        let kind = head.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
         let kind = kind.to_ascii_lowercase();
-        if kind.starts_with("multipart/form-data") {
-            params.multipart(request).await?;
-            return Ok(params);
-        }
-        let body = axum::body::to_bytes(request.into_body(), BODY_LIMIT)
-            .await
-            .map_err(|_| Refused::new(413, "Request Entity Too Large"))?;
         if body.is_empty() {
             return Ok(params);
         }
-        if kind.starts_with("application/json") {
+        if kind.starts_with("multipart/form-data") {
+            params.multipart(Request::from_parts(head, body.into())).await?;
+        } else if kind.starts_with("application/json") {
             match serde_json::from_slice(&body) {
                 Ok(Value::Object(fields)) => params.values.extend(fields),
                 _ => return Err(Refused::bad_request("can't parse JSON object")),
@@ -153,15 +152,13 @@ impl Params {
         if let Some(upload) = self.files.get(name).filter(|upload| upload.name.is_some()) {
             return Some(Source::Upload(upload.clone()));
         }
-        // Some clients write the reference as a JSON string inside the text.
         let text = self.text(name)?;
-        let text = text.trim_matches('"');
         if let Some(part) = text.strip_prefix("attach://") {
             return self.files.get(part).cloned().map(Source::Upload);
         }
         if text.starts_with("http://") || text.starts_with("https://") {
-            return Some(Source::Url(text.to_owned()));
+            return Some(Source::Url(text));
         }
-        Some(Source::Id(text.to_owned()))
+        Some(Source::Id(text))
     }
 }

@@ -150,20 +150,19 @@ pub(super) async fn serve(
         let found = rest.split_once('/').and_then(|(token, file)| Some((server.bot(token)?, file.to_owned())));
         return found.map_or_else(|| Refused::not_found().into_response(), |(bot, file)| files::download(&bot, &file));
     }
-    let Some((token, method)) = path.strip_prefix("/bot").and_then(|rest| rest.split_once('/')) else {
-        return Refused::not_found().into_response();
-    };
-    if !is_token(token) || method.is_empty() || method.contains('/') {
-        return Refused::not_found().into_response();
-    }
-    if !matches!(*request.method(), Method::GET | Method::POST) {
-        return Refused::new(405, "Method Not Allowed").into_response();
-    }
-    let method = method.to_ascii_lowercase();
+    let verb = request.method().clone();
     let params = match Params::read(request).await {
         Ok(params) => params,
         Err(refused) => return refused.into_response(),
     };
+    let named = path.strip_prefix("/bot").and_then(|rest| rest.split_once('/'));
+    let Some((token, method)) = named.filter(|(token, method)| is_token(token) && !method.is_empty()) else {
+        return Refused::not_found().into_response();
+    };
+    if !matches!(verb, Method::GET | Method::POST) {
+        return Refused::new(405, "Method Not Allowed").into_response();
+    }
+    let method = method.to_ascii_lowercase();
     let fault = server.faults.strike(token, &method, params.integer("chat_id"));
     let bot = server.bot(token);
     if let Some(bot) = &bot {

@@ -205,8 +205,9 @@ impl User {
     }
 }
 
-/// A text, with its command marked as clients expect.
+/// A text without blanks around it, with its command marked as clients expect.
 fn text_fields(text: &str) -> Map<String, Value> {
+    let text = text.trim();
     let mut fields = Map::from_iter([("text".to_owned(), Value::from(text))]);
     if text.starts_with('/') {
         let command = text.split_whitespace().next().unwrap_or(text);

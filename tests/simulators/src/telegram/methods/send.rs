@@ -44,10 +44,10 @@ pub(super) fn open_chat(state: &BotState, params: &Params) -> Result<i64, Refuse
     }
 }
 
-/// The text as given. Marks of a `parse_mode` are not interpreted: they stay in the text.
+/// The text without blanks around it, as the platform shows it. Marks of a `parse_mode` stay: they aren't interpreted.
 pub(super) fn checked_text(params: &Params) -> Result<String, Refused> {
     check_parse_mode(params)?;
-    let text = params.text("text").filter(|text| !text.trim().is_empty());
+    let text = params.text("text").map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     let text = text.ok_or_else(|| Refused::bad_request("message text is empty"))?;
     if text.encode_utf16().count() > LONGEST_TEXT {
         return Err(Refused::bad_request("message is too long"));
