@@ -1,3 +1,5 @@
 //! The `shardvisor` command.
 
+mod box_view;
+
 fn main() {}
