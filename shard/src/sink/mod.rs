@@ -1,9 +1,23 @@
 //! The port through which events leave: a durable outbox, and what delivers from it.
 
+mod agent;
+mod delivery;
+mod echo;
+mod settings;
+mod signature;
+mod webhook;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use uuid::Uuid;
+
+pub use agent::{BadAnswer, MAX_REPLIES, handler_takes, replies, reply_id};
+pub use delivery::{Backoff, Delivery, DeliveryConfig, DeliveryError, DeliveryHandle};
+pub use echo::echo;
+pub use settings::{BadUrl, HandlerSettings, Handlers, Replies, ReplyError, Target};
+pub use signature::{SIGNATURE_HEADER, sign};
+pub use webhook::MAX_ANSWER_BYTES;
 
 use crate::{event::Event, identity::ChannelId, registry::Fence};
 
