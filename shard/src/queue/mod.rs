@@ -6,6 +6,7 @@
 
 mod lanes;
 mod retry;
+mod embedded;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use lanes::{Action, Arrival, Key, Lanes, Limits};
 pub use retry::RetryPolicy;
+pub use embedded::EmbeddedQueue;
 
 use crate::{identity::QueueName, job::Lane};
 
