@@ -4,7 +4,10 @@
 use std::path::Path;
 
 use serde_json::Value;
-use shard::identity::{ChannelId, QueueBase, QueueName, ShardId, parse_shard_count, shard_for_channel};
+use shard::{
+    identity::{ChannelId, QueueBase, QueueName, ShardId, parse_shard_count, shard_for_channel},
+    job::Job,
+};
 
 fn fixture() -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/shard_parity.json");
@@ -99,5 +102,27 @@ fn counts_follow_one_grammar() {
         let value = text(refused, "value");
         let error = parse_shard_count("SHARD_COUNT", value);
         assert!(error.is_err(), "{value:?} ({}) was read as {error:?}", text(refused, "why"));
+    }
+}
+
+/// Contract: Q1.
+#[test]
+fn every_job_that_the_clients_publish_is_a_job() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/jobs.json");
+    let fixture: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("in the tree")).expect("JSON");
+    let published = |name: &Value, data: &Value| {
+        serde_json::json!({"name": name, "id": "j", "channel_id": fixture["channel_id"], "data": data}).to_string()
+    };
+    let mut names = std::collections::BTreeSet::new();
+    for case in list(&fixture, "jobs") {
+        let job = Job::parse(published(&case["name"], &case["data"]).as_bytes())
+            .unwrap_or_else(|error| panic!("{case}: {error}"));
+        assert_eq!(job.base().as_str(), text(case, "base"), "{case}");
+        names.insert(job.task.name());
+    }
+    assert_eq!(names.len(), 21, "{names:?}");
+    for case in list(&fixture, "refused") {
+        let error = Job::parse(published(&case["name"], &case["arguments"]).as_bytes()).expect_err(text(case, "name"));
+        assert!(error.to_string().contains(&format!("data.{}", text(case, "field"))), "{case}: {error}");
     }
 }
