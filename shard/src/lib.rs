@@ -15,3 +15,4 @@ pub mod queue;
 pub mod registry;
 pub mod secret;
 pub mod sink;
+pub mod store;

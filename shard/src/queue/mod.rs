@@ -4,11 +4,15 @@
 //! consumer goes away is delivered again, in its old place. Whatever this port moves is confirmed in its new place
 //! before it leaves the old one.
 
+mod embedded;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+
+pub use embedded::EmbeddedQueue;
 
 use crate::{identity::QueueName, job::Lane};
 
