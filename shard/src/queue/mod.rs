@@ -4,9 +4,9 @@
 //! consumer goes away is delivered again, in its old place. Whatever this port moves is confirmed in its new place
 //! before it leaves the old one.
 
+mod embedded;
 mod lanes;
 mod retry;
-mod embedded;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,9 +14,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+pub use embedded::EmbeddedQueue;
 pub use lanes::{Action, Arrival, Key, Lanes, Limits};
 pub use retry::RetryPolicy;
-pub use embedded::EmbeddedQueue;
 
 use crate::{identity::QueueName, job::Lane};
 
