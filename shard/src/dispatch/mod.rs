@@ -4,6 +4,7 @@
 //! It is the one room that joins `queue`, `registry`, `channel` and `sink`; what decides (lanes, retry) is pure and lives
 //! in `queue/`.
 
+mod joins;
 mod mover;
 mod outcome;
 mod perform;
@@ -15,6 +16,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
+pub use joins::{QueuedReplies, RosterChannels};
 pub use stragglers::Stragglers;
 pub use worker::{QueueWorker, WorkerOptions};
 

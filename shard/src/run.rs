@@ -1,0 +1,370 @@
+//! A shard from its first to its last moment: start order, the loop, drain order.
+//!
+//! | step | why in this place |
+//! |---|---|
+//! | publish the layout | a producer with another count must be refused from the first moment |
+//! | claim the slot | only its holder may read the slot's queues; until then this is a warm standby |
+//! | delivery, roster | events flow before jobs do, and channels are claimed in one pass |
+//! | workers | only now is a job taken from a queue |
+//! | ready | the first claim pass is over and every queue is subscribed |
+//! | … drain: workers | consumption stops at once, what has not begun goes back, what runs gets its grace |
+//! | roster | connections are closed, then their leases given back |
+//! | delivery | what is under way ends; the rest lies in the outbox |
+//! | the slot's lease | last, when nothing is left that it protects |
+
+use std::{
+    sync::{Arc, Mutex, OnceLock},
+    time::Duration,
+};
+
+use tokio::{
+    task::JoinSet,
+    time::{Instant, interval_at, sleep},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    channel::{Roster, RosterConfig, RosterHandle, RosterPorts},
+    clock::Clock,
+    directory::Directory,
+    dispatch::{Context, QueueWorker, QueuedReplies, RosterChannels, Stragglers, WorkerOptions},
+    identity::{QueueBase, QueueName, ShardId},
+    metrics::Metrics,
+    platform::Platform,
+    progress::Progress,
+    queue::{Limits, Queue, RetryPolicy},
+    registry::{Claim, Holder, LEASE, Layout, Lease, RENEW_EVERY, Registry, Resource, SELF_FENCE},
+    sink::{Delivery, DeliveryConfig, DeliveryHandle, Destination, Outbox, Stored},
+};
+
+/// How a shard works.
+#[derive(Debug, Clone)]
+pub struct ShardSettings {
+    /// The roster's settings, with which slot this is and who holds it.
+    pub roster: RosterConfig,
+    /// How events are delivered.
+    pub delivery: DeliveryConfig,
+    /// Jobs of one queue in hand.
+    pub prefetch: u16,
+    /// When a failed job is tried again.
+    pub retry: RetryPolicy,
+    /// How long running jobs may take to end when the shard stops.
+    pub grace: Duration,
+    /// How long a job waits for a channel that is starting before that counts as a failed attempt.
+    pub patience: Duration,
+    /// How long events without a destination are kept.
+    pub retention: Duration,
+}
+
+/// What a shard works with.
+#[derive(Clone)]
+pub struct ShardPorts {
+    /// Where jobs come from.
+    pub queue: Arc<dyn Queue>,
+    /// Who owns what.
+    pub registry: Arc<dyn Registry>,
+    /// Which channels are wanted.
+    pub directory: Arc<dyn Directory>,
+    /// Where events go.
+    pub outbox: Arc<dyn Outbox>,
+    /// The networks that this build knows.
+    pub platforms: Vec<Arc<dyn Platform>>,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Where loops show that they get on.
+    pub progress: Progress,
+}
+
+/// How the shard stands, for whoever reports it. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Standing(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    waits_for: Option<String>,
+    ready: bool,
+    stopping: bool,
+    layout: Option<Layout>,
+    roster: Option<RosterHandle>,
+}
+
+impl Standing {
+    /// Why it is not ready; `None` when it is.
+    pub fn not_ready(&self) -> Option<String> {
+        let inner = self.0.lock().expect("standing");
+        match (&inner.waits_for, inner.ready, inner.stopping) {
+            (_, _, true) => Some("stopping".to_owned()),
+            (Some(why), _, _) => Some(why.clone()),
+            (None, true, _) => None,
+            (None, false, _) => Some("starting".to_owned()),
+        }
+    }
+
+    /// The layout in force, once it is published.
+    pub fn layout(&self) -> Option<Layout> {
+        self.0.lock().expect("standing").layout
+    }
+
+    /// The channels, once they are claimed.
+    pub fn roster(&self) -> Option<RosterHandle> {
+        self.0.lock().expect("standing").roster.clone()
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Inner)) {
+        change(&mut self.0.lock().expect("standing"));
+    }
+}
+
+/// Why a shard ended other than by being asked to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ShardError {
+    /// Somebody else holds the slot now.
+    #[error("slot {0} is held by somebody else now")]
+    SlotLost(u32),
+    /// Events can't be delivered at all.
+    #[error("{0}")]
+    Delivery(String),
+}
+
+/// Runs a shard until `stop`.
+pub async fn run(
+    settings: ShardSettings,
+    ports: ShardPorts,
+    standing: Standing,
+    stop: CancellationToken,
+) -> Result<(), ShardError> {
+    let (shard, holder) = (settings.roster.shard, settings.roster.holder.clone());
+    let Some(layout) = publish_layout(&ports, shard, &standing, &stop).await else { return Ok(()) };
+    standing.set(|inner| inner.layout = Some(layout));
+    let Some(slot) = claim_slot(&settings, &ports, &standing, &stop).await else { return Ok(()) };
+
+    let delivery: Arc<OnceLock<DeliveryHandle>> = Arc::default();
+    let on_stored: Arc<dyn Fn(Vec<Stored>) + Send + Sync> = {
+        let delivery = delivery.clone();
+        // What is stored before the delivery runs lies in the outbox, where it looks first.
+        Arc::new(move |stored| {
+            if let Some(delivery) = delivery.get() {
+                delivery.on_stored(stored);
+            }
+        })
+    };
+    let roster = Roster::new(
+        settings.roster.clone(),
+        RosterPorts {
+            registry: ports.registry.clone(),
+            directory: ports.directory.clone(),
+            outbox: ports.outbox.clone(),
+            platforms: ports.platforms.clone(),
+            on_stored: on_stored.clone(),
+            metrics: ports.metrics.clone(),
+            clock: ports.clock.clone(),
+            progress: ports.progress.clone(),
+        },
+    );
+    let handle = roster.handle();
+    let channels = Arc::new(RosterChannels::new(handle.clone(), &ports.platforms));
+    let started = Delivery {
+        config: settings.delivery.clone(),
+        outbox: ports.outbox.clone(),
+        handlers: channels.clone(),
+        replies: Arc::new(QueuedReplies::new(shard, ports.queue.clone())),
+        metrics: ports.metrics.clone(),
+        clock: ports.clock.clone(),
+    }
+    .start(&ports.progress)
+    .map_err(|error| ShardError::Delivery(error.to_string()))?;
+    let _ = delivery.set(started.clone());
+    let roster_loop = tokio::spawn(roster.run());
+
+    let context = Arc::new(Context {
+        shard,
+        holder: holder.clone(),
+        queue: ports.queue.clone(),
+        registry: ports.registry.clone(),
+        channels,
+        outbox: ports.outbox.clone(),
+        on_stored,
+        job_events_to: settings.delivery.endpoint.iter().map(|_| Destination::Endpoint).collect(),
+        retry: settings.retry,
+        patience: settings.patience,
+        grace: settings.grace,
+        clock: ports.clock.clone(),
+        metrics: ports.metrics.clone(),
+    });
+    let work_stop = CancellationToken::new();
+    let mut workers = start_workers(&context, &settings, &ports, &work_stop).await;
+    standing.set(|inner| inner.roster = Some(handle.clone()));
+
+    let mut is_ready = handle.ready();
+    let mut ready_told = false;
+    let renewing = keep_slot(&ports, &holder, slot);
+    tokio::pin!(renewing);
+    let mut prune_at = interval_at(Instant::now() + Duration::from_secs(60), Duration::from_secs(3600));
+    let ended = loop {
+        tokio::select! {
+            () = stop.cancelled() => break Ok(()),
+            lost = &mut renewing => break Err(lost),
+            changed = is_ready.wait_for(|ready| *ready), if !ready_told => {
+                ready_told = true;
+                if changed.is_ok() {
+                    info!(shard = shard.index, channels = handle.states().len(), "ready");
+                    standing.set(|inner| inner.ready = true);
+                }
+            }
+            _ = prune_at.tick() => prune(&ports, settings.retention).await,
+        }
+    };
+    standing.set(|inner| inner.stopping = true);
+    if ended.is_err() {
+        // Somebody else may own all this by now: the caller ends the process, so that nothing more is done.
+        return ended;
+    }
+    info!(shard = shard.index, "draining");
+    work_stop.cancel();
+    while workers.join_next().await.is_some() {}
+    handle.drain().await;
+    let _ = roster_loop.await;
+    started.stop().await;
+    if let Err(error) = ports.registry.release(&holder, &[slot]).await {
+        warn!(%error, "the slot's lease could not be given back; it ends by itself");
+    }
+    ended
+}
+
+async fn publish_layout(
+    ports: &ShardPorts,
+    shard: ShardId,
+    standing: &Standing,
+    stop: &CancellationToken,
+) -> Option<Layout> {
+    loop {
+        match ports.registry.publish_layout(shard.count).await {
+            Ok(layout) => return Some(layout),
+            Err(error) => {
+                warn!(%error, "the layout can't be published; trying again");
+                standing.set(|inner| inner.waits_for = Some(error.to_string()));
+                tokio::select! {
+                    () = stop.cancelled() => return None,
+                    () = sleep(Duration::from_secs(1)) => {}
+                }
+            }
+        }
+    }
+}
+
+/// Waits until the slot is ours. While somebody else holds it this process is a warm standby.
+async fn claim_slot(
+    settings: &ShardSettings,
+    ports: &ShardPorts,
+    standing: &Standing,
+    stop: &CancellationToken,
+) -> Option<Lease> {
+    let RosterConfig { shard, holder, supersede, .. } = &settings.roster;
+    let mut told = String::new();
+    loop {
+        let (why, pause) = match ports.registry.claim(holder, &[Resource::Slot(shard.index)], *supersede).await {
+            Ok(claims) => match claims.into_iter().next() {
+                Some(Claim::Held(lease)) => {
+                    standing.set(|inner| inner.waits_for = None);
+                    return Some(lease);
+                }
+                Some(Claim::Taken { by, remaining }) => {
+                    (format!("slot {} is held by {}", shard.index, by.worker), remaining.min(Duration::from_secs(1)))
+                }
+                None => ("the registry gave no answer to a claim".to_owned(), Duration::from_secs(1)),
+            },
+            Err(error) => (error.to_string(), Duration::from_secs(1)),
+        };
+        if told != why {
+            info!(shard = shard.index, why = %why, "waiting for the slot");
+            told.clone_from(&why);
+        }
+        standing.set(|inner| inner.waits_for = Some(why));
+        tokio::select! {
+            () = stop.cancelled() => return None,
+            () = sleep(pause.max(Duration::from_millis(50))) => {}
+        }
+    }
+}
+
+async fn start_workers(
+    context: &Arc<Context>,
+    settings: &ShardSettings,
+    ports: &ShardPorts,
+    stop: &CancellationToken,
+) -> JoinSet<()> {
+    let mut workers = JoinSet::new();
+    for base in QueueBase::ALL {
+        let queue = context.shard.queue(base);
+        declare(ports, queue, stop).await;
+        let (name, running) = match base {
+            QueueBase::Main => ("consume", 256),
+            QueueBase::Media => ("consume_media", 16),
+            QueueBase::Avatars => ("consume_avatars", 16),
+        };
+        let limits = Limits { running, ..Limits::default() };
+        let options = WorkerOptions { prefetch: settings.prefetch, limits };
+        let stamp = ports.progress.register(name, Duration::from_secs(5));
+        workers.spawn(QueueWorker::new(context.clone(), queue, options).run(stamp, stop.clone()));
+    }
+    if context.shard.index == 0 {
+        let stamp = ports.progress.register("stragglers", Duration::from_secs(30));
+        workers.spawn(Stragglers::new(context.clone()).run(stamp, stop.clone()));
+    }
+    workers
+}
+
+async fn declare(ports: &ShardPorts, queue: QueueName, stop: &CancellationToken) {
+    let mut told = false;
+    while let Err(error) = ports.queue.declare(queue).await {
+        if !std::mem::replace(&mut told, true) {
+            warn!(queue = %queue, %error, "a queue can't be declared; trying again");
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = sleep(Duration::from_secs(1)) => {}
+        }
+    }
+}
+
+/// Renews the slot's lease; returns when it is lost, or can no longer be proven.
+async fn keep_slot(ports: &ShardPorts, holder: &Holder, slot: Lease) -> ShardError {
+    let Resource::Slot(index) = slot.resource else { return ShardError::SlotLost(0) };
+    let mut proven = ports.clock.boottime();
+    let mut pause = RENEW_EVERY;
+    let mut told = false;
+    loop {
+        sleep(pause).await;
+        let began = ports.clock.boottime();
+        if began.saturating_sub(proven) >= LEASE {
+            // It slept past its lease: somebody else may hold the slot by now. Nothing is done before that is known.
+            warn!(shard = index, "the slot's lease ended while this process did not run");
+        }
+        match ports.registry.renew(holder, &[slot]).await {
+            Ok(renewal) if renewal.lost.is_empty() => {
+                (proven, pause, told) = (began, RENEW_EVERY, false);
+            }
+            Ok(_) => return ShardError::SlotLost(index),
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    warn!(shard = index, %error, "the slot's lease could not be renewed; trying again");
+                }
+                pause = Duration::from_millis(500);
+                if ports.clock.boottime().saturating_sub(proven) >= SELF_FENCE {
+                    return ShardError::SlotLost(index);
+                }
+            }
+        }
+    }
+}
+
+async fn prune(ports: &ShardPorts, retention: Duration) {
+    match ports.outbox.prune(retention).await {
+        Ok(0) => {}
+        Ok(events) => info!(events, "events without a destination were removed after their retention"),
+        Err(error) => warn!(%error, "old events could not be removed"),
+    }
+}
