@@ -3,6 +3,9 @@
 //! Receiving is a connection that one owner at a time holds; sending is what a connection can do, or, where the network
 //! needs nothing but the token for it (Telegram, Slack), what a [`Sender`] does without one.
 
+#[cfg(feature = "telegram")]
+pub mod telegram;
+
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -61,6 +64,10 @@ pub trait Inbox: Send + Sync + 'static {
     /// How far the platform had been read.
     async fn offset(&self) -> Result<Option<i64>, Closed>;
 
+    /// Whether the channel can be proven to be ours at this moment; to be asked before each read that the platform takes
+    /// for a confirmation, since the process may have been stopped in between.
+    fn held(&self) -> Result<(), Closed>;
+
     /// The connection is up, and proven so by an answer of the platform.
     fn connected(&self);
 
@@ -79,6 +86,12 @@ pub enum Closed {
         reason: String,
         /// The platform's own word on when.
         after: Option<Duration>,
+    },
+    /// The login was answered and refused, for no reason that would tell what to do (500, a panic of ours): back off,
+    /// and after many in a row stop trying so often.
+    Rejected {
+        /// For people.
+        reason: String,
     },
     /// Somebody else uses the same identity (409, 440).
     Replaced {

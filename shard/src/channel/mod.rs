@@ -1,0 +1,21 @@
+//! The channels of a shard: one life each, decided by a pure state machine, and the roster that holds them all.
+//!
+//! It joins four ports: the directory says what is wanted, the registry what is ours, a platform connects, and what is
+//! received goes into the outbox. LIFECYCLE.md beside the crate shows it on one page.
+
+mod actor;
+mod hold;
+mod inbox;
+mod post;
+mod ramp;
+mod roster;
+mod state;
+#[cfg(test)]
+mod testing;
+mod wanted;
+
+pub use hold::Hold;
+pub use inbox::OnStored;
+pub use ramp::{Pace, Ramp, RampConfig};
+pub use roster::{Availability, ChannelStatus, Roster, RosterConfig, RosterHandle, RosterPorts};
+pub use state::{Action, Event, Life, Policy, State};

@@ -1,0 +1,221 @@
+//! What the rest of the shard asks and tells the roster by.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, RwLock},
+    time::Duration,
+};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::RosterPorts;
+use crate::{
+    channel::{State, hold::Hold, post::Post},
+    clock::Clock,
+    directory::{ChannelSpec, Directory, DirectoryError},
+    identity::ChannelId,
+    platform::{PlatformKind, Sender},
+    registry::Fence,
+};
+
+/// How long it is remembered that somebody asked for a channel that the directory doesn't know.
+const ASKED_FOR: Duration = Duration::from_secs(30);
+/// So many such channels are remembered.
+const ASKED_MOST: usize = 4096;
+
+/// Whether a channel's jobs can be done here and now.
+#[derive(Clone)]
+pub enum Availability {
+    /// They can.
+    Ready {
+        /// What does them.
+        sender: Arc<dyn Sender>,
+        /// Under what right.
+        fence: Fence,
+        /// The channel's settings.
+        spec: Arc<ChannelSpec>,
+    },
+    /// Not yet: it is being claimed or connected, or the directory hasn't been asked since.
+    Starting,
+    /// The directory was asked, and there is no such channel of this shard.
+    Unknown,
+    /// It is there, and shall not run (or this build doesn't know its platform).
+    Disabled,
+}
+
+/// Where a channel stands, for `/status`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChannelStatus {
+    /// Which.
+    pub channel: ChannelId,
+    /// On which network.
+    pub platform: PlatformKind,
+    /// Where it stands.
+    pub state: State,
+    /// Why.
+    pub reason: Option<String>,
+    /// Since when, in milliseconds since the Unix epoch.
+    pub since_ms: i64,
+    /// When the platform was last heard.
+    pub heard_ms: Option<i64>,
+}
+
+/// What is asked of the loop.
+pub(super) enum Request {
+    /// Ask the directory now.
+    Reconcile,
+    /// Start this channel now, whatever it waits for.
+    Kick(ChannelId),
+    /// Connect it anew.
+    Restart(ChannelId),
+    /// Tell when the channel has come to rest.
+    AwaitStopped(ChannelId, oneshot::Sender<()>),
+    /// Close and give back everything, then end.
+    Drain(oneshot::Sender<()>),
+}
+
+/// A member as others see it.
+#[derive(Clone)]
+pub(super) struct Page {
+    pub(super) post: Arc<Post>,
+    pub(super) hold: Option<Arc<Hold>>,
+    pub(super) sender: Option<Arc<dyn Sender>>,
+}
+
+/// What others read while the loop writes it.
+#[derive(Default)]
+pub(super) struct Book {
+    pub(super) pages: RwLock<HashMap<ChannelId, Page>>,
+    pub(super) disabled: RwLock<std::collections::BTreeSet<ChannelId>>,
+    /// Channels asked for that have no page, and when that was (time since boot).
+    asked: Mutex<HashMap<ChannelId, Duration>>,
+    /// When the question began that the directory last answered.
+    answered: Mutex<Option<Duration>>,
+}
+
+impl Book {
+    /// The directory answered a question that was put at `began`; forgets what was asked long ago.
+    pub(super) fn answered(&self, began: Duration) {
+        *self.answered.lock().expect("answered") = Some(began);
+        self.asked.lock().expect("asked").retain(|_, at| *at + ASKED_FOR > began);
+    }
+}
+
+/// The roster's other side. Cheap to clone.
+#[derive(Clone)]
+pub struct RosterHandle {
+    book: Arc<Book>,
+    requests: mpsc::UnboundedSender<Request>,
+    ready: watch::Receiver<bool>,
+    directory: Arc<dyn Directory>,
+    clock: Arc<dyn Clock>,
+}
+
+impl RosterHandle {
+    pub(super) fn new(
+        book: Arc<Book>,
+        requests: mpsc::UnboundedSender<Request>,
+        ready: watch::Receiver<bool>,
+        ports: &RosterPorts,
+    ) -> Self {
+        Self { book, requests, ready, directory: ports.directory.clone(), clock: ports.clock.clone() }
+    }
+
+    /// Whether a channel's jobs can be done now. A channel that nobody knows has the directory asked again first:
+    /// it may have been added a moment ago.
+    pub fn work(&self, channel: ChannelId) -> Availability {
+        if let Some(page) = self.book.pages.read().expect("pages").get(&channel) {
+            return match (&page.hold, &page.sender) {
+                (Some(hold), Some(sender)) if hold.is_proven() => {
+                    Availability::Ready { sender: sender.clone(), fence: hold.fence(), spec: page.post.spec() }
+                }
+                _ => Availability::Starting,
+            };
+        }
+        if self.book.disabled.read().expect("disabled").contains(&channel) {
+            return Availability::Disabled;
+        }
+        let now = self.clock.boottime();
+        let answered = *self.book.answered.lock().expect("answered");
+        let mut asked = self.book.asked.lock().expect("asked");
+        match asked.get(&channel) {
+            Some(at) if answered.is_some_and(|answered| answered > *at) => return Availability::Unknown,
+            Some(_) => return Availability::Starting,
+            None if asked.len() < ASKED_MOST => asked.insert(channel, now),
+            None => None,
+        };
+        self.request(Request::Reconcile);
+        Availability::Starting
+    }
+
+    /// Wants a channel to run from now on, and now: whatever it waits for is cut short, a try under way is joined.
+    /// `false` when the directory doesn't know it.
+    pub async fn connect(&self, channel: ChannelId) -> Result<bool, DirectoryError> {
+        let known = self.directory.set_enabled(channel, true).await?;
+        if known {
+            self.request(Request::Kick(channel));
+        }
+        Ok(known)
+    }
+
+    /// Wants a channel not to run from now on; returns when its connection is closed and its lease given back.
+    /// `false` when the directory doesn't know it.
+    pub async fn disconnect(&self, channel: ChannelId) -> Result<bool, DirectoryError> {
+        let known = self.directory.set_enabled(channel, false).await?;
+        if known {
+            let (stopped, is_stopped) = oneshot::channel();
+            self.request(Request::AwaitStopped(channel, stopped));
+            // Dropped when the roster ends, with everything closed.
+            let _ = is_stopped.await;
+        }
+        Ok(known)
+    }
+
+    /// Has a channel connect anew; a try under way is joined.
+    pub fn restart(&self, channel: ChannelId) {
+        self.request(Request::Restart(channel));
+    }
+
+    /// Has the directory asked now.
+    pub fn reconcile(&self) {
+        self.request(Request::Reconcile);
+    }
+
+    /// Where all channels stand, by id.
+    pub fn states(&self) -> Vec<ChannelStatus> {
+        let pages = self.book.pages.read().expect("pages");
+        let mut states: Vec<_> = pages
+            .iter()
+            .map(|(channel, page)| {
+                let standing = page.post.standing();
+                ChannelStatus {
+                    channel: *channel,
+                    platform: page.post.platform(),
+                    state: standing.state,
+                    reason: standing.reason,
+                    since_ms: standing.since_ms,
+                    heard_ms: page.post.heard_ms(),
+                }
+            })
+            .collect();
+        states.sort_by_key(|status| status.channel);
+        states
+    }
+
+    /// `true` once every wanted channel has been claimed or found to be somebody's.
+    pub fn ready(&self) -> watch::Receiver<bool> {
+        self.ready.clone()
+    }
+
+    /// Closes every connection, gives every lease back and ends the roster. Leases are renewed until the last is back.
+    pub async fn drain(&self) {
+        let (drained, is_drained) = oneshot::channel();
+        self.request(Request::Drain(drained));
+        let _ = is_drained.await;
+    }
+
+    fn request(&self, request: Request) {
+        // Refused only when the roster has ended: then there is nothing to do.
+        let _ = self.requests.send(request);
+    }
+}
