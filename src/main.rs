@@ -1,6 +1,7 @@
 //! The `shardvisor` command: parse, choose a cryptography provider, hand over, exit. No policy.
 
 mod announce;
+mod box_view;
 mod cli;
 mod commands;
 mod config;

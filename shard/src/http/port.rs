@@ -6,7 +6,7 @@
 
 use std::{
     fs, io,
-    net::{Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     os::fd::{AsRawFd, OwnedFd},
     path::Path,
 };
@@ -114,6 +114,8 @@ fn holder_inode(line: &str, port: u16) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     fn loopback(port: u16) -> SocketAddr {
