@@ -12,7 +12,7 @@ pub(crate) fn announce(config: &Config, shard: Option<u32>) {
         Some(index) => info!(worker = config.worker_id_of(index), "{}", config.layout_line(Some(index))),
     }
     // The shards of a primary read what it read: said by each, a warning would be noise.
-    if shard.is_none() || config.shard_count == 1 || config.shard_index.is_some() {
+    if std::env::var_os("SHARDVISOR_LINK_FD").is_none() {
         config.warnings.iter().for_each(|warning| warn!("{warning}"));
     }
 }

@@ -3,8 +3,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
-use shard::identity::ChannelId;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use shard::{
+    identity::{ChannelId, QueueName},
+    platform::PlatformKind,
+};
 
 use crate::{
     config::{Sources, keys},
@@ -62,10 +65,18 @@ pub(crate) enum Command {
     Run,
     /// Check the configuration: every error, or nothing
     CheckConfig(CheckConfig),
+    /// Add, list, change and remove channels of the built-in directory
+    #[command(subcommand)]
+    Channel(Channel),
+    /// Put a job into the queue of its channel
+    Send(Send),
     /// Tell which shard and queues a channel's work belongs to
     Where(Where),
     /// Show how the daemon on this box is doing
     Status(Status),
+    /// List, replay and drop dead letters
+    #[command(subcommand)]
+    Dead(Dead),
     /// Print the JSON Schema of every job
     Schema,
 }
@@ -81,11 +92,102 @@ pub(crate) struct CheckConfig {
     pub(crate) template: bool,
 }
 
+/// `channel …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Channel {
+    /// Add a channel; prints its id
+    Add(ChannelAdd),
+    /// List all channels
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove a channel and its token
+    Remove {
+        /// The channel
+        id: ChannelId,
+    },
+    /// Let a channel run
+    Enable {
+        /// The channel
+        id: ChannelId,
+    },
+    /// Stop a channel, and keep it stopped
+    Disable {
+        /// The channel
+        id: ChannelId,
+    },
+}
+
+/// `channel add`.
+#[derive(Debug, Args)]
+pub(crate) struct ChannelAdd {
+    /// The platform: telegram
+    pub(crate) platform: PlatformKind,
+    /// The file that holds the token; `-` reads it from standard input. A token is never an argument, where every user
+    /// of the machine could see it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: PathBuf,
+    /// The channel's id [default: a new random UUID]
+    #[arg(long, value_name = "UUID")]
+    pub(crate) id: Option<ChannelId>,
+    /// Who answers: echo, none, or the agent behind a URL
+    #[arg(long, default_value = "none", value_name = "echo|none|URL")]
+    pub(crate) handler: String,
+    /// The file that holds the key by which requests to the agent are signed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) handler_secret_file: Option<PathBuf>,
+    /// A name for people
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+    /// Replace the channel that has this id
+    #[arg(long, requires = "id")]
+    pub(crate) replace: bool,
+}
+
+/// `send`.
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// The channel
+    #[arg(required_unless_present = "json")]
+    pub(crate) channel: Option<ChannelId>,
+    /// The conversation, in the platform's own form
+    #[arg(required_unless_present = "json", allow_negative_numbers = true)]
+    pub(crate) chat: Option<String>,
+    /// The text; `-` reads it from standard input
+    #[arg(required_unless_present = "json")]
+    pub(crate) text: Option<String>,
+    /// The job's id, by which a repeated job is known [default: a new one]
+    #[arg(long, value_name = "ID", conflicts_with = "json")]
+    pub(crate) id: Option<String>,
+    /// What to do when it can't be told whether an earlier try was seen
+    #[arg(long, value_enum, value_name = "POLICY", default_value = "resend", conflicts_with = "json")]
+    pub(crate) on_uncertain: OnUncertain,
+    /// Read jobs from standard input, one JSON object a line, and put each into its queue
+    #[arg(long, conflicts_with_all = ["channel", "chat", "text"])]
+    pub(crate) json: bool,
+}
+
+/// What happens to a send that may or may not have been seen.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum OnUncertain {
+    /// Send again: seen twice perhaps, never not at all
+    Resend,
+    /// Put it aside: not seen perhaps, never twice
+    #[value(name = "dead_letter")]
+    DeadLetter,
+}
+
 /// `where`.
 #[derive(Debug, Args)]
 pub(crate) struct Where {
     /// The channel
-    pub(crate) id: ChannelId,
+    #[arg(required_unless_present = "channels")]
+    pub(crate) id: Option<ChannelId>,
+    /// Show how the channels of the directory are spread over the shards
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) channels: bool,
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -97,6 +199,47 @@ pub(crate) struct Status {
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `dead …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Dead {
+    /// List dead letters, oldest first
+    List {
+        #[command(flatten)]
+        from: DeadFrom,
+        /// As JSON, one object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put dead letters back, attempts forgotten
+    Replay(DeadChoice),
+    /// Drop dead letters for good
+    Drop(DeadChoice),
+}
+
+/// Which dead letters.
+#[derive(Debug, Args)]
+pub(crate) struct DeadFrom {
+    /// Only those of this queue, for example whatsapp-1 [default: all queues of this box]
+    #[arg(long, value_name = "QUEUE", conflicts_with = "events")]
+    pub(crate) queue: Option<QueueName>,
+    /// Events that could not be delivered, instead of jobs
+    #[arg(long)]
+    pub(crate) events: bool,
+}
+
+/// Which dead letters to move.
+#[derive(Debug, Args)]
+pub(crate) struct DeadChoice {
+    #[command(flatten)]
+    pub(crate) from: DeadFrom,
+    /// Their numbers (with --events their ids), as listed
+    #[arg(required_unless_present = "all", value_name = "NUMBER")]
+    pub(crate) which: Vec<String>,
+    /// All of them
+    #[arg(long, conflicts_with = "which")]
+    pub(crate) all: bool,
 }
 
 /// What is wrong with the command line, as one line. Stray arguments are not repeated: one of them may be a token.
@@ -122,8 +265,7 @@ pub(crate) fn usage(error: &clap::Error) -> Failure {
 /// log afterwards.
 fn without_tokens(text: &str) -> String {
     let of_word = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | ':');
-    let opaque =
-        |word: &str| word.len() >= 24 && !word.starts_with("--") && word.contains(|c: char| c.is_ascii_digit());
+    let opaque = |word: &str| word.len() >= 24 && !word.starts_with("--") && word.contains(|c: char| c.is_ascii_digit());
     let uuid = |word: &str| word.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     let mut shown = String::with_capacity(text.len());
     for part in text.split_inclusive(|letter| !of_word(letter)) {

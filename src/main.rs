@@ -7,6 +7,7 @@ mod commands;
 mod config;
 mod exit;
 mod logging;
+mod spread;
 
 use std::process::ExitCode;
 

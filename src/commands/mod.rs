@@ -1,8 +1,12 @@
 //! The commands, one file each: what each reads, does and prints.
 
+mod channel;
 mod check_config;
+mod data;
+mod dead;
 mod run;
 mod schema;
+mod send;
 mod status;
 mod r#where;
 
@@ -21,6 +25,9 @@ pub(crate) fn perform(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Run => run::run(&load(&settings)?)?,
         Command::CheckConfig(options) if options.template => print(template().trim_end())?,
         Command::CheckConfig(options) => check_config::run(&load(&settings)?, &options)?,
+        Command::Channel(command) => channel::run(&load(&settings)?, &command)?,
+        Command::Send(options) => send::run(&load(&settings)?, &options)?,
+        Command::Dead(command) => dead::run(&load(&settings)?, &command)?,
         Command::Where(options) => r#where::run(&settings, &options)?,
         Command::Status(options) => status::run(&load(&settings)?, &options)?,
         Command::Schema => schema::run()?,

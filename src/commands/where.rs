@@ -2,13 +2,22 @@
 //! and with `--shard-count` no configuration either.
 
 use serde::Serialize;
-use shard::identity::{ChannelId, QueueBase, ShardId, parse_shard_count, shard_for_channel};
+use serde_json::json;
+use shard::{
+    directory::Directory,
+    identity::{ChannelId, QueueBase, ShardId, parse_shard_count, shard_for_channel},
+};
 
 use crate::{
     cli::{Settings, Where},
-    commands::{load, print, print_json},
+    commands::{
+        channel,
+        data::{self, block_on},
+        load, print, print_json,
+    },
     config::{cpus, keys},
-    exit::Failure,
+    exit::{Failure, say},
+    spread::Spread,
 };
 
 #[derive(Serialize)]
@@ -24,9 +33,32 @@ struct Queues {
     avatars: String,
 }
 
-/// Tells where the channel belongs.
+/// Tells where the channel belongs, or how all of the directory are spread.
 pub(super) fn run(settings: &Settings, options: &Where) -> Result<(), Failure> {
-    one(options.id, count(settings)?, options.json)
+    match options.id {
+        Some(id) => one(id, count(settings)?, options.json),
+        None => all(settings, options.json),
+    }
+}
+
+fn all(settings: &Settings, as_json: bool) -> Result<(), Failure> {
+    let config = load(settings)?;
+    data::enter(&config)?;
+    let channels = block_on(async {
+        let directory = channel::open(&config)?;
+        directory.channels().await.map_err(channel::directory_failure)
+    })?;
+    let spread = Spread::of(channels.iter().map(|channel| channel.id), config.shard_count);
+    if let Some(warning) = spread.warning() {
+        say(format_args!("warning: {warning}"));
+    }
+    if as_json {
+        return print_json(&json!({"channels": spread.channels, "time_ordered": spread.time_ordered}));
+    }
+    for (index, channels) in spread.channels.iter().enumerate() {
+        print(format_args!("shard {index} of {}: {channels} of {} channels", config.shard_count, spread.total()))?;
+    }
+    Ok(())
 }
 
 /// The shard count: the flag's alone where it is given, since the configuration may not be readable for everyone.

@@ -49,6 +49,11 @@ pub(super) fn web(text: &str) -> Option<Url> {
     (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
 }
 
+/// Whether a text is an `http:` or `https:` URL with a host.
+pub(crate) fn is_web(text: &str) -> bool {
+    web(text).is_some()
+}
+
 /// A URL, or what somebody took for one, without what may be a secret: user, password, query, fragment, and for the web
 /// also the path, where hooks carry their tokens.
 pub(crate) fn without_credentials(text: &str) -> String {

@@ -9,7 +9,7 @@ use super::{
     address,
     keys::{self, Key},
     problem::Problem,
-    reader::{Reader, whole, written},
+    reader::{Reader, size, whole, written},
     secrets,
     sources::Sources,
 };
@@ -31,6 +31,7 @@ pub(super) fn config(sources: &Sources) -> Result<Config, Problems> {
         shard_index: read.shard_index(shard_count),
         worker_id: read.read_if_set(&keys::WORKER_ID, worker_name).unwrap_or_else(host_name),
         data_dir: read.path(&keys::DATA_DIR),
+        key_file: read.path_if_set(&keys::KEY_FILE),
         health: Health {
             bind: read.read(&keys::HEALTH_BIND, |text| text.parse::<IpAddr>().ok()),
             port: read.read(&keys::HEALTH_PORT, |text| whole(text)?.try_into().ok()),
@@ -49,11 +50,13 @@ pub(super) fn config(sources: &Sources) -> Result<Config, Problems> {
         channels: Channels {
             reconcile_interval: read.duration(&keys::CHANNELS_RECONCILE, SECOND..=HOUR),
             max_connecting: read.number(&keys::CHANNELS_CONNECTS, 1..=10_000),
+            connects_per_second: read.number(&keys::CHANNELS_RATE, 1..=10_000),
         },
         supervisor: Supervisor {
             boot_timeout: read.duration(&keys::SUPERVISOR_BOOT, SECOND..=10 * MINUTE),
-            silent_timeout: read.duration(&keys::SUPERVISOR_SILENT, SECOND..=7 * SECOND),
+            hang_timeout: read.duration(&keys::SUPERVISOR_HANG, SECOND..=6 * SECOND),
             drain_timeout: read.duration(&keys::SUPERVISOR_DRAIN, SECOND..=HOUR),
+            shard_memory_limit: read.read_if_set(&keys::SUPERVISOR_MEMORY, shard_memory),
         },
         bot_worker: BotWorker {
             worker_capacity: read.number(&keys::BOT_WORKER_CAPACITY, 1..=10_000),
@@ -88,7 +91,8 @@ fn events(read: &mut Reader<'_>, sources: &Sources) -> Events {
         url: read.web_address(&keys::EVENTS_URL),
         secrets: secrets::read(&keys::EVENTS_SECRET, read, sources),
         timeout: read.duration(&keys::EVENTS_TIMEOUT, SECOND..=10 * MINUTE),
-        attempts: read.number(&keys::EVENTS_ATTEMPTS, 1..=1000),
+        handler_timeout: read.duration(&keys::EVENTS_HANDLER_TIMEOUT, SECOND..=10 * MINUTE),
+        give_up_after: read.duration(&keys::EVENTS_GIVE_UP, MINUTE..=30 * DAY),
         retention: read.duration(&keys::EVENTS_RETENTION, MINUTE..=365 * DAY),
     }
 }
@@ -134,6 +138,10 @@ fn rules(read: &mut Reader<'_>, config: &Config) {
         let expected = format!("at least twice bot_worker.heartbeat_interval, which is {}", written(interval));
         unfit(&keys::BOT_WORKER_TIMEOUT, timeout, expected);
     }
+}
+
+fn shard_memory(text: &str) -> Option<u64> {
+    size(text).filter(|bytes| (32 << 20..=1 << 40).contains(bytes))
 }
 
 fn worker_name(text: &str) -> Option<String> {

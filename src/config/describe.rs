@@ -17,7 +17,7 @@ impl Config {
         let queues: Vec<String> = QueueBase::ALL.iter().map(|base| self.queues(*base, first, last)).collect();
         format!(
             "layout: {who}, queues {}, placement by the first 32 bits of the channel id modulo {}, queue {}, \
-             registry {}, data in {}, health on {}:{}, at most {} channels a shard",
+             registry {}, data in {}, health on {}:{}, at most {} channels a shard, memory of a shard {}",
             queues.join(" "),
             self.shard_count,
             self.queue.url.describe(),
@@ -26,6 +26,7 @@ impl Config {
             self.health.bind,
             self.health.port,
             self.bot_worker.worker_capacity,
+            self.supervisor.shard_memory_limit.map_or("unlimited".to_owned(), |bytes| format!("{}M", bytes >> 20)),
         )
     }
 

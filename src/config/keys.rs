@@ -55,6 +55,9 @@ keys! {
     DATA_DIR = "data_dir", ["SHARDVISOR_DATA_DIR"], flag "--data-dir",
         "an absolute path", "/var/lib/shardvisor",
         "Where everything durable lies";
+    KEY_FILE = "key_file", ["SHARDVISOR_KEY_FILE"],
+        "an absolute path", "",
+        "The file of the key by which tokens are encrypted, made at first use; `secret.key` in the data directory when absent";
 
     HEALTH_BIND = "health.bind", ["SHARDVISOR_HEALTH_BIND"],
         "an IP address", "0.0.0.0",
@@ -96,11 +99,14 @@ keys! {
         "the path of a file", "",
         "The key by which requests to `events.url` are signed (HMAC-SHA256); a second line is a second key, for rotation";
     EVENTS_TIMEOUT = "events.timeout", ["SHARDVISOR_EVENTS_TIMEOUT"],
-        "a duration from 1s to 10m", "30s",
-        "How long an endpoint or handler may take to answer";
-    EVENTS_ATTEMPTS = "events.attempts", ["SHARDVISOR_EVENTS_ATTEMPTS"],
-        "a whole number from 1 to 1000", "20",
-        "Attempts to deliver an event before it becomes a dead letter";
+        "a duration from 1s to 10m", "10s",
+        "How long the endpoint may take to answer";
+    EVENTS_HANDLER_TIMEOUT = "events.handler_timeout", ["SHARDVISOR_EVENTS_HANDLER_TIMEOUT"],
+        "a duration from 1s to 10m", "60s",
+        "How long a channel's handler may take to answer";
+    EVENTS_GIVE_UP = "events.give_up_after", ["SHARDVISOR_EVENTS_GIVE_UP_AFTER"],
+        "a duration from 1m to 30d", "24h",
+        "How old an event becomes that can't be delivered before it is a dead letter; it was tried several times by then";
     EVENTS_RETENTION = "events.retention", ["SHARDVISOR_EVENTS_RETENTION"],
         "a duration from 1m to 365d", "7d",
         "How long an event is kept that no destination is configured for";
@@ -125,18 +131,24 @@ keys! {
         "a duration from 1s to 1h", "30s",
         "How often the wanted channels are compared with the running ones, should nobody tell of a change";
     CHANNELS_CONNECTS = "channels.max_connecting", ["SHARDVISOR_CHANNELS_MAX_CONNECTING"],
-        "a whole number from 1 to 10000", "100",
-        "How many channels of one shard may be connecting at a time";
+        "a whole number from 1 to 10000", "50",
+        "How many channels of one platform a shard connects at a time";
+    CHANNELS_RATE = "channels.connects_per_second", ["SHARDVISOR_CHANNELS_CONNECTS_PER_SECOND"],
+        "a whole number from 1 to 10000", "300",
+        "How many of one platform it begins to connect in a second";
 
     SUPERVISOR_BOOT = "supervisor.boot_timeout", ["SHARDVISOR_SUPERVISOR_BOOT_TIMEOUT"],
         "a duration from 1s to 10m", "30s",
         "How long a shard may take from its start to its first check-in as ready";
-    SUPERVISOR_SILENT = "supervisor.silent_timeout", ["SHARDVISOR_SUPERVISOR_SILENT_TIMEOUT"],
-        "a duration from 1s to 7s", "3s",
-        "How long a shard may be silent, or a loop of it stand still, before it is killed; below the lease of a channel";
+    SUPERVISOR_HANG = "supervisor.hang_timeout", ["SHARDVISOR_SUPERVISOR_HANG_TIMEOUT"],
+        "a duration from 1s to 6s", "5s",
+        "How long a shard may be silent, or a loop of it stand still, before it is ended; below the lease of a channel";
     SUPERVISOR_DRAIN = "supervisor.drain_timeout", ["SHARDVISOR_SUPERVISOR_DRAIN_TIMEOUT"],
         "a duration from 1s to 1h", "20s",
         "How long a shard may take to stop before it is killed; longer than jobs.grace";
+    SUPERVISOR_MEMORY = "supervisor.shard_memory_limit", ["SHARDVISOR_SUPERVISOR_SHARD_MEMORY_LIMIT"],
+        "a size from 32M to 1024G, such as 512M or 2G", "",
+        "The resident memory above which a shard is replaced in good order; no limit when absent";
 
     BOT_WORKER_CAPACITY = "bot_worker.worker_capacity", ["BOT_WORKER_WORKER_CAPACITY"],
         "a whole number from 1 to 10000", "1000",

@@ -22,9 +22,10 @@ use shard::{identity::ShardId, secret::Secret};
 use tracing::Level;
 use url::Url;
 
-pub(crate) use address::Store;
+pub(crate) use address::{Store, is_web as is_web_address, without_credentials};
 pub(crate) use problem::Problems;
 pub(crate) use reader::cpus;
+pub(crate) use secrets::{file_with_one as secret_file, text_with_one as one_secret};
 pub(crate) use sources::{Sources, plain};
 pub(crate) use template::template;
 
@@ -41,6 +42,8 @@ pub(crate) struct Config {
     pub(crate) worker_id: String,
     /// Where everything durable lies.
     pub(crate) data_dir: PathBuf,
+    /// The file of the key by which tokens are encrypted, where it isn't in the data directory.
+    pub(crate) key_file: Option<PathBuf>,
     /// The health port.
     pub(crate) health: Health,
     /// Where jobs come from.
@@ -107,11 +110,15 @@ pub(crate) struct Events {
     /// What requests to it are signed with, the newest first.
     #[serde(serialize_with = "shown_secrets")]
     pub(crate) secrets: Vec<Secret>,
-    /// How long an endpoint or handler may take.
+    /// How long the endpoint may take.
     #[serde(serialize_with = "shown_duration")]
     pub(crate) timeout: Duration,
-    /// Attempts before an event is a dead letter.
-    pub(crate) attempts: u32,
+    /// How long a handler may take.
+    #[serde(serialize_with = "shown_duration")]
+    pub(crate) handler_timeout: Duration,
+    /// From which age on an event that can't be delivered is a dead letter.
+    #[serde(serialize_with = "shown_duration")]
+    pub(crate) give_up_after: Duration,
     /// How long an event without destination is kept.
     #[serde(serialize_with = "shown_duration")]
     pub(crate) retention: Duration,
@@ -141,8 +148,10 @@ pub(crate) struct Channels {
     /// How often wanted and running channels are compared anyway.
     #[serde(serialize_with = "shown_duration")]
     pub(crate) reconcile_interval: Duration,
-    /// How many channels of a shard may be connecting.
+    /// How many channels of a platform connect at a time.
     pub(crate) max_connecting: u32,
+    /// How many of a platform begin to connect in a second.
+    pub(crate) connects_per_second: u32,
 }
 
 /// `[supervisor]`.
@@ -153,10 +162,12 @@ pub(crate) struct Supervisor {
     pub(crate) boot_timeout: Duration,
     /// How long a shard may be silent.
     #[serde(serialize_with = "shown_duration")]
-    pub(crate) silent_timeout: Duration,
+    pub(crate) hang_timeout: Duration,
     /// How long a shard may take to stop.
     #[serde(serialize_with = "shown_duration")]
     pub(crate) drain_timeout: Duration,
+    /// The resident bytes above which a shard is replaced.
+    pub(crate) shard_memory_limit: Option<u64>,
 }
 
 /// `[bot_worker]`.
@@ -206,6 +217,11 @@ impl Config {
     /// The layout as producers know it, seen from shard `index`.
     pub(crate) fn shard(&self, index: u32) -> ShardId {
         ShardId::new(index, self.shard_count)
+    }
+
+    /// The file of the key by which tokens are encrypted.
+    pub(crate) fn key_file(&self) -> PathBuf {
+        self.key_file.clone().unwrap_or_else(|| self.data_dir.join("secret.key"))
     }
 
     /// A shard's worker id: bare with one shard, so that nothing changes for who runs just one.

@@ -69,10 +69,12 @@ impl<'a> Reader<'a> {
 
     /// An absolute path.
     pub(super) fn path(&mut self, key: &Key) -> PathBuf {
-        self.read(key, |text| {
-            let path = PathBuf::from(text);
-            (path.is_absolute() && !text.contains(['\0', char::REPLACEMENT_CHARACTER])).then_some(path)
-        })
+        self.read(key, absolute)
+    }
+
+    /// An absolute path, where one is set.
+    pub(super) fn path_if_set(&mut self, key: &Key) -> Option<PathBuf> {
+        self.read_if_set(key, absolute)
     }
 
     /// An `http:` or `https:` URL, where one is set.
@@ -108,6 +110,11 @@ impl<'a> Reader<'a> {
     }
 }
 
+fn absolute(text: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(text);
+    (path.is_absolute() && !text.contains(['\0', char::REPLACEMENT_CHARACTER])).then_some(path)
+}
+
 /// The CPUs this process may use: its affinity and the quota of its control group (v1 or v2), rounded down, at least 1.
 pub(crate) fn cpus() -> u32 {
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
@@ -136,6 +143,16 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     Some(Duration::from_millis((number.parse::<f64>().ok()? * unit_ms).round() as u64))
 }
 
+/// A size: a whole number and `M` or `G`, in powers of 1024.
+pub(super) fn size(text: &str) -> Option<u64> {
+    let (number, shift) = match (text.strip_suffix('M'), text.strip_suffix('G')) {
+        (Some(number), _) => (number, 20),
+        (_, Some(number)) => (number, 30),
+        _ => return None,
+    };
+    Some(u64::from(whole(number)?) << shift)
+}
+
 /// A duration as it would be written.
 pub(crate) fn written(time: Duration) -> String {
     let ms = time.as_millis();
@@ -157,6 +174,14 @@ mod tests {
         assert_eq!(whole("20"), Some(20));
         for refused in ["", "02", "2 ", " 2", "+2", "-2", "0x2", "2.0", "1e1", "2_0", "٢", "4294967296"] {
             assert_eq!(whole(refused), None, "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn a_size_has_a_unit() {
+        assert_eq!((size("512M"), size("2G")), (Some(512 << 20), Some(2 << 30)));
+        for refused in ["512", "M", "1.5G", "512m", "512MB", "-1G", " 1G", "01G"] {
+            assert_eq!(size(refused), None, "{refused:?}");
         }
     }
 

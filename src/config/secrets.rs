@@ -41,6 +41,22 @@ fn credential(key: &Key, sources: &Sources) -> Option<(PathBuf, &'static str)> {
     path.exists().then_some((path, name))
 }
 
+/// One secret from a file, for commands.
+pub(crate) fn file_with_one(path: &Path) -> Result<Secret, String> {
+    only(lines(path)?)
+}
+
+/// One secret from a text, for commands.
+pub(crate) fn text_with_one(text: &str) -> Result<Secret, String> {
+    only(of_text(text)?)
+}
+
+fn only(secrets: Vec<Secret>) -> Result<Secret, String> {
+    <[Secret; 1]>::try_from(secrets)
+        .map(|[secret]| secret)
+        .map_err(|several| format!("holds {} lines: expected one", several.len()))
+}
+
 /// The secrets of a text, one a line, or what is wrong with it.
 fn of_text(text: &str) -> Result<Vec<Secret>, String> {
     let secrets: Vec<Secret> = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(Secret::new).collect();

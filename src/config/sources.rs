@@ -139,7 +139,7 @@ impl Sources {
 }
 
 fn supervisor_variable(name: &str) -> bool {
-    name.starts_with("SHARDVISOR_LINK") || name.starts_with("SHARDVISOR_SLOT")
+    ["SHARDVISOR_INCARNATION", "SHARDVISOR_LINK_FD", "SHARDVISOR_LOCK_FD"].contains(&name)
 }
 
 fn unreadable(path: &Path, by: &str, cause: &str) -> Problem {

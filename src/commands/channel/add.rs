@@ -1,0 +1,91 @@
+//! `shardvisor channel add`: the token comes from a file or standard input, is checked for its form, and is stored
+//! encrypted.
+
+use std::{io::Read, path::Path};
+
+use shard::{
+    directory::{ChannelSpec, Directory, Handler},
+    identity::ChannelId,
+    platform::PlatformKind,
+    secret::Secret,
+};
+use uuid::Uuid;
+
+use super::{directory_failure, open};
+use crate::{
+    cli::ChannelAdd,
+    commands::{
+        data::{self, block_on},
+        print,
+    },
+    config::{self, Config, plain},
+    exit::Failure,
+};
+
+/// Adds the channel and prints its id.
+pub(super) fn run(config: &Config, options: &ChannelAdd) -> Result<(), Failure> {
+    if options.platform != PlatformKind::Telegram {
+        return Err(Failure::Usage(format!("{} is not built into this version: expected telegram", options.platform)));
+    }
+    let token = token(&options.token_file)?;
+    let secret = options.handler_secret_file.as_deref().map(secret_file).transpose()?;
+    let spec = ChannelSpec {
+        id: options.id.unwrap_or_else(|| ChannelId::from_uuid(Uuid::new_v4())),
+        platform: options.platform,
+        token: Some(token),
+        handler: handler(&options.handler, secret)?,
+        enabled: true,
+        label: options.label.clone(),
+    };
+    data::enter(config)?;
+    block_on(async {
+        let directory = open(config)?;
+        let known = directory.channels().await.map_err(directory_failure)?;
+        if !options.replace && known.iter().any(|channel| channel.id == spec.id) {
+            let id = spec.id;
+            return Err(Failure::Usage(format!("channel {id} is there already; --replace gives it these settings")));
+        }
+        directory.put(&spec).await.map_err(directory_failure)?;
+        print(spec.id)
+    })
+}
+
+fn token(path: &Path) -> Result<Secret, Failure> {
+    let wrong = |what: String| Failure::Usage(format!("--token-file {}: {what}", path.display()));
+    let token = if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map_err(|error| wrong(plain(&error)))?;
+        config::one_secret(&text).map_err(wrong)?
+    } else {
+        secret_file(path)?
+    };
+    if is_telegram_token(token.expose()) { Ok(token) } else { Err(wrong("is no bot token: expected <digits>:<key>".into())) }
+}
+
+fn secret_file(path: &Path) -> Result<Secret, Failure> {
+    config::secret_file(path).map_err(|what| Failure::Config(format!("{}: {what}", path.display())))
+}
+
+/// The form of a bot token; whether it is one, Telegram alone can tell.
+fn is_telegram_token(token: &str) -> bool {
+    let key = |key: &str| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    token.split_once(':').is_some_and(|(id, rest)| {
+        !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) && key(rest)
+    })
+}
+
+fn handler(text: &str, secret: Option<Secret>) -> Result<Handler, Failure> {
+    let handler = match text {
+        "none" => Handler::None,
+        "echo" => Handler::Echo,
+        url if config::is_web_address(url) => return Ok(Handler::Agent { url: url.to_owned(), secret }),
+        other => {
+            let shown = config::without_credentials(other);
+            return Err(Failure::Usage(format!("--handler {shown:?}: expected echo, none, or an http: or https: URL")));
+        }
+    };
+    if secret.is_some() {
+        return Err(Failure::Usage("--handler-secret-file: only an agent's URL has a key to sign with".to_owned()));
+    }
+    Ok(handler)
+}

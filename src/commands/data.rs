@@ -1,0 +1,59 @@
+//! The data directory as a command enters it: as its owner, with the store's errors put into exit codes.
+
+use std::os::unix::fs::MetadataExt;
+
+use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
+use shard::{queue::QueueError, store::StoreError};
+
+use crate::{
+    config::{Config, plain},
+    exit::Failure,
+};
+
+/// Becomes the owner of the data directory when run by root, so that no file in it belongs to root afterwards, which the
+/// daemon could then not open. Secrets that only root may read must have been read before.
+pub(super) fn enter(config: &Config) -> Result<(), Failure> {
+    let dir = &config.data_dir;
+    let about = match std::fs::metadata(dir) {
+        Ok(about) => about,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::Config(format!("{}: {}", dir.display(), plain(&error)))),
+    };
+    if !about.is_dir() {
+        return Err(Failure::Config(format!("{}: is no directory: expected the data directory", dir.display())));
+    }
+    let (owner, group) = (Uid::from_raw(about.uid()), Gid::from_raw(about.gid()));
+    if geteuid().is_root() && !owner.is_root() {
+        let become_owner = setgroups(&[]).and_then(|()| setgid(group)).and_then(|()| setuid(owner));
+        become_owner.map_err(|error| {
+            Failure::Internal(format!("{}: can't become its owner, user {owner}: {}", dir.display(), error.desc()))
+        })?;
+    }
+    Ok(())
+}
+
+/// A runtime for one command.
+pub(super) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::Internal(format!("no runtime: {}", plain(&error))))?.block_on(work)
+}
+
+/// Whose fault an error of the store is.
+pub(super) fn store_failure(error: StoreError) -> Failure {
+    match error {
+        StoreError::Refused { .. } | StoreError::Newer { .. } => Failure::Config(error.to_string()),
+        StoreError::Unavailable { .. } | StoreError::Missing { .. } => Failure::GaveUp(error.to_string()),
+        StoreError::Fenced { .. } | StoreError::ChannelFenced(_) | StoreError::Closed { .. } => {
+            Failure::Internal(error.to_string())
+        }
+    }
+}
+
+/// Whose fault an error of a queue is.
+pub(super) fn queue_failure(error: QueueError) -> Failure {
+    match error {
+        QueueError::Refused { .. } => Failure::Config(error.to_string()),
+        QueueError::Unavailable { .. } | QueueError::Missing { .. } => Failure::GaveUp(error.to_string()),
+        QueueError::Stale { .. } | QueueError::Fenced { .. } => Failure::Internal(error.to_string()),
+    }
+}
