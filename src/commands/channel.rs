@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde_json::json;
 use shard::{
     clock::SystemClock,
-    directory::{ChannelSpec, Directory, DirectoryError, Handler, StoreDirectory},
-    identity::{ChannelId, shard_for_channel},
+    directory::{ChannelSpec, Directory, DirectoryError, Handler, store::StoreDirectory},
+    identity::shard_for_channel,
     store::BoxStore,
 };
 
@@ -29,46 +29,54 @@ pub(super) fn run(config: &Config, command: &Channel) -> Result<(), Failure> {
     }
     data::enter(config)?;
     block_on(async {
-        let directory = open(config)?;
-        match command {
-            Channel::Add(_) => Ok(()),
-            Channel::List { json } => list(config, &directory, *json).await,
-            Channel::Remove { id } => changed(*id, directory.remove(*id).await),
-            Channel::Enable { id } => changed(*id, directory.set_enabled(*id, true).await),
-            Channel::Disable { id } => changed(*id, directory.set_enabled(*id, false).await),
+        let (id, done) = match (command, existing(config)?) {
+            (Channel::Add(_), _) => return Ok(()),
+            (Channel::List { json }, _) => return list(config, &all(config).await?, *json),
+            (Channel::Remove { id } | Channel::Enable { id } | Channel::Disable { id }, None) => (id, Ok(false)),
+            (Channel::Remove { id }, Some(directory)) => (id, directory.remove(*id).await),
+            (Channel::Enable { id }, Some(directory)) => (id, directory.set_enabled(*id, true).await),
+            (Channel::Disable { id }, Some(directory)) => (id, directory.set_enabled(*id, false).await),
+        };
+        if done.map_err(directory_failure)? {
+            return Ok(());
         }
+        Err(Failure::GaveUp(format!("there is no channel {id}; `shardvisor channel list` shows them all")))
     })
 }
 
-/// The built-in directory of this box.
-pub(super) fn open(config: &Config) -> Result<StoreDirectory, Failure> {
+/// All channels, by id.
+pub(super) async fn all(config: &Config) -> Result<Vec<Arc<ChannelSpec>>, Failure> {
+    let Some(directory) = existing(config)? else { return Ok(Vec::new()) };
+    let mut channels = directory.channels().await.map_err(directory_failure)?;
+    channels.sort_by_key(|channel| channel.id);
+    Ok(channels)
+}
+
+/// The built-in directory, unless there is none yet: looking makes nothing.
+fn existing(config: &Config) -> Result<Option<StoreDirectory>, Failure> {
+    if config.data_dir.join("box.db").exists() { open(config).map(Some) } else { Ok(None) }
+}
+
+/// The built-in directory, made if there is none.
+fn open(config: &Config) -> Result<StoreDirectory, Failure> {
     let shared = BoxStore::open(&config.data_dir, Arc::new(SystemClock)).map_err(store_failure)?;
     StoreDirectory::open(shared, &config.key_file()).map_err(directory_failure)
 }
 
 /// Whose fault an error of the directory is.
-pub(super) fn directory_failure(error: DirectoryError) -> Failure {
+fn directory_failure(error: DirectoryError) -> Failure {
     match error {
         DirectoryError::Unavailable(_) => Failure::GaveUp(error.to_string()),
         DirectoryError::Nonsense(_) | DirectoryError::Refused(_) => Failure::Config(error.to_string()),
     }
 }
 
-fn changed(id: ChannelId, there: Result<bool, DirectoryError>) -> Result<(), Failure> {
-    if there.map_err(directory_failure)? {
-        return Ok(());
-    }
-    Err(Failure::GaveUp(format!("there is no channel {id}; `shardvisor channel list` shows them all")))
-}
-
-async fn list(config: &Config, directory: &StoreDirectory, as_json: bool) -> Result<(), Failure> {
-    let mut channels = directory.channels().await.map_err(directory_failure)?;
-    channels.sort_by_key(|channel| channel.id);
+fn list(config: &Config, channels: &[Arc<ChannelSpec>], as_json: bool) -> Result<(), Failure> {
     if as_json {
         let listed: Vec<_> = channels.iter().map(|channel| object(config, channel)).collect();
         return print_json(&listed);
     }
-    for channel in &channels {
+    for channel in channels {
         let shard = shard_for_channel(channel.id, config.shard_count);
         let state = if channel.enabled { "enabled" } else { "disabled" };
         let label = channel.label.as_deref().map(|label| format!(" {label:?}")).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! `shardvisor dead`: what could not be done or delivered, and what becomes of it. Nothing leaves a dead-letter queue by
 //! itself.
 
+mod events;
 mod jobs;
 
 use crate::{
@@ -33,6 +34,7 @@ pub(super) fn run(config: &Config, command: &Dead) -> Result<(), Failure> {
     data::enter(config)?;
     block_on(async {
         match command {
+            Dead::List { from, json } if from.events => events::list(config, *json).await,
             Dead::List { from, json } => jobs::list(config, from, *json).await,
             Dead::Replay(choice) => settle(config, choice, Fate::Replay).await,
             Dead::Drop(choice) => settle(config, choice, Fate::Drop).await,
@@ -41,5 +43,9 @@ pub(super) fn run(config: &Config, command: &Dead) -> Result<(), Failure> {
 }
 
 async fn settle(config: &Config, choice: &DeadChoice, fate: Fate) -> Result<(), Failure> {
-    jobs::settle(config, choice, fate).await
+    if choice.from.events {
+        events::settle(config, choice, fate).await
+    } else {
+        jobs::settle(config, choice, fate).await
+    }
 }

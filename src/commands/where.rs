@@ -3,10 +3,7 @@
 
 use serde::Serialize;
 use serde_json::json;
-use shard::{
-    directory::Directory,
-    identity::{ChannelId, QueueBase, ShardId, parse_shard_count, shard_for_channel},
-};
+use shard::identity::{ChannelId, QueueBase, ShardId, parse_shard_count, shard_for_channel};
 
 use crate::{
     cli::{Settings, Where},
@@ -44,10 +41,7 @@ pub(super) fn run(settings: &Settings, options: &Where) -> Result<(), Failure> {
 fn all(settings: &Settings, as_json: bool) -> Result<(), Failure> {
     let config = load(settings)?;
     data::enter(&config)?;
-    let channels = block_on(async {
-        let directory = channel::open(&config)?;
-        directory.channels().await.map_err(channel::directory_failure)
-    })?;
+    let channels = block_on(channel::all(&config))?;
     let spread = Spread::of(channels.iter().map(|channel| channel.id), config.shard_count);
     if let Some(warning) = spread.warning() {
         say(format_args!("warning: {warning}"));

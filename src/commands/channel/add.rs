@@ -27,13 +27,14 @@ pub(super) fn run(config: &Config, options: &ChannelAdd) -> Result<(), Failure> 
     if options.platform != PlatformKind::Telegram {
         return Err(Failure::Usage(format!("{} is not built into this version: expected telegram", options.platform)));
     }
-    let token = token(&options.token_file)?;
     let secret = options.handler_secret_file.as_deref().map(secret_file).transpose()?;
+    let handler = handler(&options.handler, secret)?;
+    let token = token(&options.token_file)?;
     let spec = ChannelSpec {
         id: options.id.unwrap_or_else(|| ChannelId::from_uuid(Uuid::new_v4())),
         platform: options.platform,
         token: Some(token),
-        handler: handler(&options.handler, secret)?,
+        handler,
         enabled: true,
         label: options.label.clone(),
     };
@@ -59,7 +60,11 @@ fn token(path: &Path) -> Result<Secret, Failure> {
     } else {
         secret_file(path)?
     };
-    if is_telegram_token(token.expose()) { Ok(token) } else { Err(wrong("is no bot token: expected <digits>:<key>".into())) }
+    if is_telegram_token(token.expose()) {
+        Ok(token)
+    } else {
+        Err(wrong("is no bot token: expected <digits>:<key>".into()))
+    }
 }
 
 fn secret_file(path: &Path) -> Result<Secret, Failure> {
@@ -68,10 +73,11 @@ fn secret_file(path: &Path) -> Result<Secret, Failure> {
 
 /// The form of a bot token; whether it is one, Telegram alone can tell.
 fn is_telegram_token(token: &str) -> bool {
-    let key = |key: &str| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-    token.split_once(':').is_some_and(|(id, rest)| {
-        !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) && key(rest)
-    })
+    let key =
+        |key: &str| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    token
+        .split_once(':')
+        .is_some_and(|(id, rest)| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) && key(rest))
 }
 
 fn handler(text: &str, secret: Option<Secret>) -> Result<Handler, Failure> {
