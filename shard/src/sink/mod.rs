@@ -1,5 +1,7 @@
 //! The port through which events leave: a durable outbox, and what delivers from it.
 
+pub mod outbox;
+
 use async_trait::async_trait;
 use uuid::Uuid;
 
