@@ -265,7 +265,8 @@ pub(crate) fn usage(error: &clap::Error) -> Failure {
 /// log afterwards.
 fn without_tokens(text: &str) -> String {
     let of_word = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | ':');
-    let opaque = |word: &str| word.len() >= 24 && !word.starts_with("--") && word.contains(|c: char| c.is_ascii_digit());
+    let opaque =
+        |word: &str| word.len() >= 24 && !word.starts_with("--") && word.contains(|c: char| c.is_ascii_digit());
     let uuid = |word: &str| word.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     let mut shown = String::with_capacity(text.len());
     for part in text.split_inclusive(|letter| !of_word(letter)) {

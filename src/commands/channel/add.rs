@@ -59,7 +59,11 @@ fn token(path: &Path) -> Result<Secret, Failure> {
     } else {
         secret_file(path)?
     };
-    if is_telegram_token(token.expose()) { Ok(token) } else { Err(wrong("is no bot token: expected <digits>:<key>".into())) }
+    if is_telegram_token(token.expose()) {
+        Ok(token)
+    } else {
+        Err(wrong("is no bot token: expected <digits>:<key>".into()))
+    }
 }
 
 fn secret_file(path: &Path) -> Result<Secret, Failure> {
@@ -68,10 +72,11 @@ fn secret_file(path: &Path) -> Result<Secret, Failure> {
 
 /// The form of a bot token; whether it is one, Telegram alone can tell.
 fn is_telegram_token(token: &str) -> bool {
-    let key = |key: &str| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-    token.split_once(':').is_some_and(|(id, rest)| {
-        !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) && key(rest)
-    })
+    let key =
+        |key: &str| !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    token
+        .split_once(':')
+        .is_some_and(|(id, rest)| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()) && key(rest))
 }
 
 fn handler(text: &str, secret: Option<Secret>) -> Result<Handler, Failure> {
