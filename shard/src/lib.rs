@@ -16,6 +16,7 @@ pub mod platform;
 pub mod progress;
 pub mod queue;
 pub mod registry;
+pub mod run;
 pub mod secret;
 pub mod sink;
 pub mod store;

@@ -159,6 +159,14 @@ pub async fn run(
             outbox: ports.outbox.clone(),
             platforms: ports.platforms.clone(),
             on_stored: on_stored.clone(),
+            on_changed: {
+                let delivery = delivery.clone();
+                Arc::new(move |channel| {
+                    if let Some(delivery) = delivery.get() {
+                        delivery.handler_changed(channel);
+                    }
+                })
+            },
             metrics: ports.metrics.clone(),
             clock: ports.clock.clone(),
             progress: ports.progress.clone(),

@@ -24,6 +24,9 @@ use crate::{
 /// Told of what was stored, so that it is delivered without a look into the store.
 pub type OnStored = Arc<dyn Fn(Vec<Stored>) + Send + Sync>;
 
+/// Told of each channel whose settings or whose lease came, changed or went.
+pub type OnChanged = Arc<dyn Fn(crate::identity::ChannelId) + Send + Sync>;
+
 /// The way into the outbox that all channels share.
 pub(super) struct Keeper {
     pub(super) outbox: Arc<dyn Outbox>,

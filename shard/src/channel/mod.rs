@@ -15,7 +15,7 @@ mod testing;
 mod wanted;
 
 pub use hold::Hold;
-pub use inbox::OnStored;
+pub use inbox::{OnChanged, OnStored};
 pub use ramp::{Pace, Ramp, RampConfig};
 pub use roster::{Availability, ChannelStatus, Roster, RosterConfig, RosterHandle, RosterPorts};
 pub use state::{Action, Event, Life, Policy, State};

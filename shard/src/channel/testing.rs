@@ -66,9 +66,7 @@ impl Clock for TestClock {
     }
 
     fn boottime(&self) -> Duration {
-        Duration::from_secs(1000)
-            + self.began.elapsed()
-            + Duration::from_millis(self.asleep_ms.load(Ordering::SeqCst))
+        Duration::from_secs(1000) + self.began.elapsed() + Duration::from_millis(self.asleep_ms.load(Ordering::SeqCst))
     }
 }
 
@@ -191,7 +189,7 @@ impl Registry for TestRegistry {
         Ok(())
     }
 
-    async fn count_deaths(&self, jobs: &[(ChannelId, JobId)]) -> Result<Vec<u32>, RegistryError> {
+    async fn count_deaths(&self, jobs: &[(ChannelId, JobId)], _at_most: u32) -> Result<Vec<u32>, RegistryError> {
         Ok(vec![0; jobs.len()])
     }
 }
@@ -276,7 +274,7 @@ impl Outbox for TestOutbox {
         let store = |event: Event| {
             stored.push((event.clone(), destinations.to_vec()));
             let open = destinations.iter().map(|destination| (*destination, 0)).collect();
-            Stored { position: stored.len() as u64, event, open }
+            Stored { position: stored.len() as u64, stored_ms: 0, event, open }
         };
         Ok(batch.events.into_iter().map(store).collect())
     }
@@ -495,6 +493,7 @@ impl World {
             outbox: self.outbox.clone(),
             platforms: vec![self.platform.clone()],
             on_stored: Arc::new(|_| {}),
+            on_changed: Arc::new(|_| {}),
             metrics: self.metrics.clone(),
             clock: self.clock.clone(),
             progress: self.progress.clone(),

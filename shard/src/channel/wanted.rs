@@ -8,7 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::{directory::ChannelSpec, identity::{ChannelId, ShardId}};
+use crate::{
+    directory::ChannelSpec,
+    identity::{ChannelId, ShardId},
+};
 
 /// So many may vanish at once without a second look.
 const FEW: usize = 10;
@@ -67,12 +70,8 @@ impl Wanted {
         }
         disabled.retain(|id| !enabled.contains_key(id));
 
-        let missing: BTreeSet<_> = self
-            .running
-            .keys()
-            .filter(|id| !enabled.contains_key(id) && !disabled.contains(id))
-            .copied()
-            .collect();
+        let missing: BTreeSet<_> =
+            self.running.keys().filter(|id| !enabled.contains_key(id) && !disabled.contains(id)).copied().collect();
         let many = missing.len() > FEW && missing.len() * 2 > self.running.len();
         let sure: BTreeSet<_> = missing.iter().filter(|id| !many || self.missing.contains(id)).copied().collect();
         change.held_back = missing.len() - sure.len();

@@ -1,5 +1,7 @@
 //! The port that knows which channels are wanted, and with which settings.
 
+pub mod store;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

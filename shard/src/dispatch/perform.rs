@@ -1,7 +1,8 @@
 //! One job, from the moment its lane lets it start to its verdict.
 
-use std::time::Duration;
+use std::{panic::AssertUnwindSafe, time::Duration};
 
+use futures_util::FutureExt;
 use jiff::Timestamp;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, info, warn};
@@ -63,7 +64,7 @@ pub(crate) async fn perform(ctx: &Context, job: &Job, failures: u32) -> Verdict 
     if job.task.is_send() {
         guarded(ctx, &ready, job, failures).await
     } else {
-        match ready.sender.perform(job, None).await {
+        match at_work(&ready, job, None).await {
             Ok(done) => finish(ctx, &ready, job, Sent::from(done), false).await,
             Err(failed) => refused(ctx, &ready, job, failures, failed).await,
         }
@@ -154,19 +155,19 @@ async fn guarded(ctx: &Context, ready: &Ready, job: &Job, failures: u32) -> Verd
             }
         }
     };
-    match ready.sender.perform(job, provider_id.as_deref()).await {
+    match at_work(ready, job, provider_id.as_deref()).await {
         Ok(done) => {
             let sent = Sent::from(done);
-            if let Err(error) = store_sent(ctx, ready, job, &sent).await {
+            let stored = until_stored(job, || ctx.registry.mark_sent(&ready.fence, &job.id, sent.clone())).await;
+            if let Err(error) = stored {
                 return not_stored(ctx, &error);
             }
             finish(ctx, ready, job, sent, uncertain).await
         }
         Err(Failed::Ambiguous { error }) => ambiguous(ctx, ready, job, failures, &provider_id, error).await,
         Err(failed) => {
-            if let Err(error) = ctx.registry.cancel(&ready.fence, &job.id).await {
-                // The reservation stays: the next attempt will find it and take it for its own (same holder).
-                warn!(job = %job.id, %error, "could not take a reservation back");
+            if let Err(error) = until_stored(job, || ctx.registry.cancel(&ready.fence, &job.id)).await {
+                return not_stored(ctx, &error);
             }
             refused(ctx, ready, job, failures, failed).await
         }
@@ -185,9 +186,9 @@ async fn ambiguous(
         // The next attempt carries the same id and can't be shown twice.
         return failed_attempt(&ctx.retry, failures, error);
     }
-    if let Err(stored) = ctx.registry.mark_uncertain(&ready.fence, &job.id, &error).await {
-        // The reservation alone makes it uncertain for whoever tries next.
-        warn!(job = %job.id, error = %stored, "could not store that a send is uncertain");
+    let stored = until_stored(job, || ctx.registry.mark_uncertain(&ready.fence, &job.id, &error)).await;
+    if let Err(error) = stored {
+        return not_stored(ctx, &error);
     }
     match job.task.on_uncertain() {
         OnUncertain::Resend => failed_attempt(&ctx.retry, failures, error),
@@ -221,14 +222,26 @@ fn not_stored(ctx: &Context, error: &RegistryError) -> Verdict {
     Verdict::Postpone { after: STORE_PAUSE, failure: None }
 }
 
-/// The platform has done it: this must be stored, whatever it takes, unless a newer owner exists.
-async fn store_sent(ctx: &Context, ready: &Ready, job: &Job, sent: &Sent) -> Result<(), RegistryError> {
+/// The work itself. A panic in it is caught here, since what it did before is as unknown as after a lost connection.
+async fn at_work(ready: &Ready, job: &Job, provider_id: Option<&str>) -> Result<Done, Failed> {
+    let work = AssertUnwindSafe(ready.sender.perform(job, provider_id));
+    work.catch_unwind().await.unwrap_or_else(|_| Err(Failed::Ambiguous { error: "the work panicked".to_owned() }))
+}
+
+/// What came of a send must be stored, whatever it takes, unless a newer owner exists.
+async fn until_stored<F>(job: &Job, mut write: impl FnMut() -> F) -> Result<(), RegistryError>
+where
+    F: Future<Output = Result<(), RegistryError>>,
+{
+    let mut told = false;
     loop {
-        match ctx.registry.mark_sent(&ready.fence, &job.id, sent.clone()).await {
+        match write().await {
             Ok(()) => return Ok(()),
             Err(fenced @ RegistryError::Fenced { .. }) => return Err(fenced),
             Err(error) => {
-                warn!(job = %job.id, %error, "could not store that a job was sent; trying until it is");
+                if !std::mem::replace(&mut told, true) {
+                    warn!(job = %job.id, %error, "could not store what came of a send; trying until it is");
+                }
                 tokio::time::sleep(STORE_PAUSE).await;
             }
         }

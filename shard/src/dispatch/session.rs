@@ -422,7 +422,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    async fn release(&self, receipts: Vec<Receipt>) {
+    async fn release(&mut self, receipts: Vec<Receipt>) {
         if receipts.is_empty() {
             return;
         }

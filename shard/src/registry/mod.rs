@@ -1,11 +1,13 @@
 //! The port that knows who owns what: leases, the send guard, lanes that wait, the layout in force.
 
+mod embedded;
 mod guard;
 mod lease;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+pub use embedded::EmbeddedRegistry;
 pub use guard::*;
 pub use lease::*;
 

@@ -8,6 +8,7 @@ mod signature;
 mod webhook;
 
 use std::sync::Arc;
+pub mod outbox;
 
 use async_trait::async_trait;
 use uuid::Uuid;

@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::OpError;
-use crate::{identity::ChannelId, registry::Fence};
+use super::{OpError, key};
+use crate::registry::Fence;
 
 /// Refuses a writer whose token is older than one that has written, and remembers a newer one. Part of the transaction
 /// of the write that it judges.
@@ -29,14 +29,4 @@ pub(crate) fn check_fence(connection: &Connection, fence: &Fence) -> Result<(), 
         }
     }
     Ok(())
-}
-
-/// A channel as a key: its 16 bytes.
-pub(crate) fn key(channel: ChannelId) -> [u8; 16] {
-    channel.uuid().into_bytes()
-}
-
-/// The channel behind a key.
-pub(crate) fn unkey(key: [u8; 16]) -> ChannelId {
-    ChannelId::from_uuid(uuid::Uuid::from_bytes(key))
 }

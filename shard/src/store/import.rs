@@ -42,7 +42,7 @@ const TABLES: &[Table] = &[
     Table {
         name: "outbox",
         key: "position",
-        columns: &["channel", "id", "seq", "handler", "endpoint", "event"],
+        columns: &["channel", "id", "seq", "handler", "endpoint", "at_ms", "event"],
         put: put_event,
     },
     Table { name: "kept", key: "position", columns: &["channel", "id", "seq", "at_ms", "event"], put: put_event },

@@ -7,6 +7,7 @@ mod box_store;
 mod error;
 mod fence;
 mod import;
+mod keys;
 mod open;
 mod peers;
 mod schema;
@@ -22,7 +23,8 @@ pub use peers::Peers;
 pub use slot::SlotStore;
 
 pub(crate) use error::OpError;
-pub(crate) use fence::{check_fence, key, unkey};
+pub(crate) use fence::check_fence;
+pub(crate) use keys::{base_number, key, lane_key, unkey};
 pub(crate) use peers::Index;
 pub(crate) use seen::Seen;
 pub(crate) use wake::{Wake, knock, knock_all};

@@ -82,7 +82,8 @@ CREATE TABLE guard (
     incarnation INTEGER NOT NULL,
     provider_id TEXT,
     result      TEXT,
-    at_ms       INTEGER NOT NULL
+    at_ms       INTEGER NOT NULL,
+    uncertain_ms INTEGER
 ) WITHOUT ROWID;
 CREATE TABLE lanes (
     base     INTEGER NOT NULL,
@@ -108,6 +109,7 @@ CREATE TABLE outbox (
     seq      INTEGER NOT NULL,
     handler  INTEGER,
     endpoint INTEGER,
+    at_ms    INTEGER NOT NULL,
     event    BLOB NOT NULL
 );
 CREATE TABLE kept (

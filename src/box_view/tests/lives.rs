@@ -72,7 +72,7 @@ proptest! {
         let mut stale: Vec<Option<Life>> = vec![None; 3];
         let mut before = BTreeMap::<String, f64>::new();
         // What must be on the page: all that was ever reported in time.
-        let mut reported = vec![(0_u64, 0_u64); 3];
+        let mut reported = [(0_u64, 0_u64); 3];
         for step in steps {
             match step {
                 Step::Work { slot, jobs, took } => {

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::RosterPorts;
 use crate::{
-    channel::{State, hold::Hold, post::Post},
+    channel::{OnChanged, State, hold::Hold, post::Post},
     clock::Clock,
     directory::{ChannelSpec, Directory, DirectoryError},
     identity::ChannelId,
@@ -83,7 +83,6 @@ pub(super) struct Page {
 }
 
 /// What others read while the loop writes it.
-#[derive(Default)]
 pub(super) struct Book {
     pub(super) pages: RwLock<HashMap<ChannelId, Page>>,
     pub(super) disabled: RwLock<std::collections::BTreeSet<ChannelId>>,
@@ -91,13 +90,33 @@ pub(super) struct Book {
     asked: Mutex<HashMap<ChannelId, Duration>>,
     /// When the question began that the directory last answered.
     answered: Mutex<Option<Duration>>,
+    on_changed: OnChanged,
+    changes: watch::Sender<()>,
 }
 
 impl Book {
+    pub(super) fn new(on_changed: OnChanged) -> Self {
+        Self {
+            pages: RwLock::default(),
+            disabled: RwLock::default(),
+            asked: Mutex::default(),
+            answered: Mutex::default(),
+            on_changed,
+            changes: watch::Sender::default(),
+        }
+    }
+
+    /// A channel's page was written.
+    pub(super) fn changed(&self, channel: ChannelId) {
+        (self.on_changed)(channel);
+        self.changes.send_replace(());
+    }
+
     /// The directory answered a question that was put at `began`; forgets what was asked long ago.
     pub(super) fn answered(&self, began: Duration) {
         *self.answered.lock().expect("answered") = Some(began);
         self.asked.lock().expect("asked").retain(|_, at| *at + ASKED_FOR > began);
+        self.changes.send_replace(());
     }
 }
 
@@ -146,6 +165,12 @@ impl RosterHandle {
         };
         self.request(Request::Reconcile);
         Availability::Starting
+    }
+
+    /// Returns when what [`Self::work`] says of any channel may have changed since this was called.
+    pub async fn changed(&self) {
+        // The book lives as long as this handle: the sender can't be gone.
+        let _ = self.book.changes.subscribe().changed().await;
     }
 
     /// Wants a channel to run from now on, and now: whatever it waits for is cut short, a try under way is joined.

@@ -69,6 +69,7 @@ impl Members {
         let member = Member { post, platform, phase, wanted: true, answered: false, waiters: Vec::new() };
         self.book.pages.write().expect("pages").insert(spec.id, page);
         self.all.insert(spec.id, member);
+        self.book.changed(spec.id);
     }
 
     /// New settings. A member whose token changed connects anew.
@@ -77,11 +78,13 @@ impl Members {
         let before = member.post.spec();
         member.post.set_spec(spec.clone());
         if before.token == spec.token {
+            self.book.changed(spec.id);
             return;
         }
         if let Some(page) = self.book.pages.write().expect("pages").get_mut(&spec.id) {
             page.sender = member.platform.sender(&spec);
         }
+        self.book.changed(spec.id);
         member.tell(Command::Restart { changed: true });
     }
 
@@ -90,6 +93,7 @@ impl Members {
         if let Some(page) = self.book.pages.write().expect("pages").get_mut(&channel) {
             page.hold = hold;
         }
+        self.book.changed(channel);
     }
 
     /// Begins to close a member. One that holds nothing is gone at once; one whose claim is under way is seen to when
@@ -113,6 +117,7 @@ impl Members {
 
     pub(super) fn remove(&mut self, channel: ChannelId) {
         self.book.pages.write().expect("pages").remove(&channel);
+        self.book.changed(channel);
         if let Some(member) = self.all.remove(&channel) {
             for waiter in member.waiters {
                 // Who doesn't wait any more needn't know.

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 pub use handle::{Availability, ChannelStatus, RosterHandle};
 
 use self::handle::{Book, Request};
-use super::{OnStored, Policy, Ramp, RampConfig, actor::Env, inbox::Keeper};
+use super::{OnChanged, OnStored, Policy, Ramp, RampConfig, actor::Env, inbox::Keeper};
 use crate::{
     clock::Clock,
     directory::Directory,
@@ -80,6 +80,8 @@ pub struct RosterPorts {
     pub platforms: Vec<Arc<dyn Platform>>,
     /// Told of each batch of stored events.
     pub on_stored: OnStored,
+    /// Told of each channel whose settings or whose lease came, changed or went.
+    pub on_changed: OnChanged,
     /// Where it counts.
     pub metrics: Arc<Metrics>,
     /// What time it is.
@@ -113,7 +115,7 @@ impl Roster {
         let ramp = Arc::new(Ramp::new(&config.ramp));
         let env = Arc::new(Env { keeper, ramp, policy: config.policy.clone() });
         let platforms = ports.platforms.iter().map(|platform| (platform.kind(), platform.clone())).collect();
-        let book = Arc::new(Book::default());
+        let book = Arc::new(Book::new(ports.on_changed.clone()));
         let (sender, requests) = mpsc::unbounded_channel();
         let (ready, is_ready) = watch::channel(false);
         let handle = RosterHandle::new(book.clone(), sender, is_ready, &ports);

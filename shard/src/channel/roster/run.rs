@@ -129,7 +129,10 @@ impl Roster {
                 }
                 () = sleep_until(work.list_at), if !work.listing && work.drained.is_none() => {}
             }
-            if work.members.is_empty() && !work.releasing && work.to_release.is_empty() && !work.claiming
+            if work.members.is_empty()
+                && !work.releasing
+                && work.to_release.is_empty()
+                && !work.claiming
                 && let Some(waiters) = work.drained.take()
             {
                 for waiter in waiters {

@@ -8,14 +8,10 @@ use std::sync::{
 
 use tokio::task::JoinHandle;
 
-use super::{
-    super::LOOK_ANYWAY,
-    rows::{number, wake_name},
-    state::State,
-};
+use super::{super::LOOK_ANYWAY, rows::wake_name, state::State};
 use crate::{
     identity::QueueBase,
-    store::{Index, Peers, Wake, Writer},
+    store::{Index, Peers, Wake, Writer, base_number},
 };
 
 /// The states of a file's three queues.
@@ -77,7 +73,7 @@ impl Drop for QueueFile {
 
 /// The state of one base.
 pub(super) fn lock(states: &States, base: QueueBase) -> MutexGuard<'_, State> {
-    states[number(base) as usize].lock().expect("queue state")
+    states[base_number(base) as usize].lock().expect("queue state")
 }
 
 /// Holds the writer only while it looks: whoever drops the file's last handle waits for what is still to be written.

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     identity::QueueBase,
     job::Lane,
-    store::{Index, OpError},
+    store::{Index, OpError, base_number, lane_key},
 };
 
 /// A reading stops after so many bytes of bodies, and goes on when those are out.
@@ -18,30 +18,13 @@ const READ_BYTES: usize = 4 << 20;
 /// Places fit below this bit.
 const BASE_SHIFT: u32 = 48;
 
-/// The number of a base in the files.
-pub(super) fn number(base: QueueBase) -> i64 {
-    match base {
-        QueueBase::Main => 0,
-        QueueBase::Media => 1,
-        QueueBase::Avatars => 2,
-    }
-}
-
 /// The number before the first row of a base's queue.
 pub(super) fn first(base: QueueBase) -> Id {
-    number(base) << BASE_SHIFT
+    base_number(base) << BASE_SHIFT
 }
 
 fn end(base: QueueBase) -> Id {
-    (number(base) + 1) << BASE_SHIFT
-}
-
-/// A lane as a key within its file.
-pub(super) fn lane_key(lane: &Lane) -> String {
-    match &lane.chat {
-        None => lane.channel.to_string(),
-        Some(chat) => format!("{}/{chat}", lane.channel),
-    }
+    (base_number(base) + 1) << BASE_SHIFT
 }
 
 /// The name under which a file's consumer is woken.
@@ -70,14 +53,14 @@ fn message(row: &Row<'_>, headers: usize, body: usize) -> Result<Message, OpErro
 /// Whether a queue was declared in this file.
 pub(super) fn declared(connection: &Connection, base: QueueBase) -> Result<bool, OpError> {
     let mut statement = connection.prepare_cached("SELECT 1 FROM queues WHERE base = ?1")?;
-    Ok(statement.exists([number(base)])?)
+    Ok(statement.exists([base_number(base)])?)
 }
 
 /// Declares a queue.
 pub(super) fn declare(connection: &Connection, base: QueueBase) -> Result<(), OpError> {
     connection
         .prepare_cached("INSERT OR IGNORE INTO queues (base, last_id, out_mark) VALUES (?1, ?2, 0)")?
-        .execute((number(base), first(base)))?;
+        .execute((base_number(base), first(base)))?;
     Ok(())
 }
 
@@ -85,7 +68,7 @@ pub(super) fn declare(connection: &Connection, base: QueueBase) -> Result<(), Op
 pub(super) fn opening(connection: &Connection, base: QueueBase) -> Result<Option<(Id, Count)>, OpError> {
     let row: Option<(Id, Id)> = connection
         .prepare_cached("SELECT out_mark, last_id FROM queues WHERE base = ?1")?
-        .query_row([number(base)], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row([base_number(base)], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let Some((mark, last_id)) = row else { return Ok(None) };
     Ok(Some((mark, Count { rows: count(connection, base)?, last_id, removed: 0 })))
@@ -94,7 +77,7 @@ pub(super) fn opening(connection: &Connection, base: QueueBase) -> Result<Option
 /// The last place given.
 pub(super) fn last_id(connection: &Connection, base: QueueBase) -> Result<Id, OpError> {
     let mut statement = connection.prepare_cached("SELECT last_id FROM queues WHERE base = ?1")?;
-    Ok(statement.query_row([number(base)], |row| row.get(0))?)
+    Ok(statement.query_row([base_number(base)], |row| row.get(0))?)
 }
 
 /// How many rows a queue has.
@@ -106,7 +89,7 @@ pub(super) fn count(connection: &Connection, base: QueueBase) -> Result<u64, OpE
 /// How many rows lie beside it, parked and dead.
 pub(super) fn count_beside(connection: &Connection, base: QueueBase) -> Result<(u64, u64), OpError> {
     let of = |sql: &str| -> Result<u64, OpError> {
-        Ok(connection.prepare_cached(sql)?.query_row([number(base)], |row| row.get::<_, i64>(0))? as u64)
+        Ok(connection.prepare_cached(sql)?.query_row([base_number(base)], |row| row.get::<_, i64>(0))? as u64)
     };
     Ok((of("SELECT count(*) FROM parked WHERE base = ?1")?, of("SELECT count(*) FROM dead WHERE base = ?1")?))
 }
@@ -115,7 +98,7 @@ pub(super) fn count_beside(connection: &Connection, base: QueueBase) -> Result<(
 pub(super) fn append(connection: &Connection, base: QueueBase, message: &Message) -> Result<Option<Id>, OpError> {
     let id: Option<Id> = connection
         .prepare_cached("UPDATE queues SET last_id = last_id + 1 WHERE base = ?1 RETURNING last_id")?
-        .query_row([number(base)], |row| row.get(0))
+        .query_row([base_number(base)], |row| row.get(0))
         .optional()?;
     let Some(id) = id else { return Ok(None) };
     connection.prepare_cached("INSERT INTO jobs (id, headers, body) VALUES (?1, ?2, ?3)")?.execute((
@@ -156,7 +139,9 @@ pub(super) fn read(connection: &Connection, base: QueueBase, plan: &Plan) -> Res
     let mut mark = plan.mark;
     if top > plan.mark {
         mark = top + plan.ahead;
-        connection.prepare_cached("UPDATE queues SET out_mark = ?2 WHERE base = ?1")?.execute((number(base), mark))?;
+        connection
+            .prepare_cached("UPDATE queues SET out_mark = ?2 WHERE base = ?1")?
+            .execute((base_number(base), mark))?;
     }
     let drained = fresh < plan.limit && !cut;
     // Rows beyond the bound can only be there if a place beyond it has been given.
@@ -169,7 +154,7 @@ pub(super) fn read(connection: &Connection, base: QueueBase, plan: &Plan) -> Res
 pub(super) fn leave(connection: &Connection, base: QueueBase, bound: Id) -> Result<(), OpError> {
     connection
         .prepare_cached("UPDATE queues SET out_mark = ?2 WHERE base = ?1 AND out_mark <> ?2")?
-        .execute((number(base), bound))?;
+        .execute((base_number(base), bound))?;
     Ok(())
 }
 
@@ -184,7 +169,7 @@ pub(super) fn remove(connection: &Connection, id: Id, parked: bool) -> Result<()
 pub(super) fn park(connection: &Connection, lane: &Lane, seq: u64, message: &Message) -> Result<(), OpError> {
     let sql = "INSERT INTO parked (base, lane, seq, headers, body) VALUES (?1, ?2, ?3, ?4, ?5)";
     connection.prepare_cached(sql)?.execute((
-        number(lane.base),
+        base_number(lane.base),
         lane_key(lane),
         seq as i64,
         encode(&message.headers)?,
@@ -221,7 +206,7 @@ pub(super) fn unpark(
         "SELECT id, seq, headers, body, out_by FROM parked
          WHERE base = ?1 AND lane = ?2 AND out_by IS NOT ?3 ORDER BY seq, id LIMIT ?4",
     )?;
-    let mut found = statement.query((number(lane.base), lane_key(lane), session as i64, limit as i64))?;
+    let mut found = statement.query((base_number(lane.base), lane_key(lane), session as i64, limit as i64))?;
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
         let mut message = message(row, 2, 3)?;
@@ -237,7 +222,7 @@ pub(super) fn unpark(
 /// Puts a message into the dead companion.
 pub(super) fn bury(connection: &Connection, base: QueueBase, message: &Message) -> Result<(), OpError> {
     connection.prepare_cached("INSERT INTO dead (base, headers, body) VALUES (?1, ?2, ?3)")?.execute((
-        number(base),
+        base_number(base),
         encode(&message.headers)?,
         message.body.as_ref(),
     ))?;
@@ -253,7 +238,7 @@ pub(super) fn dead(
 ) -> Result<Vec<DeadLetter>, OpError> {
     let sql = "SELECT id, headers, body FROM dead WHERE base = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
     let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query((number(base), after.min(i64::MAX as u64) as i64, limit as i64))?;
+    let mut found = statement.query((base_number(base), after.min(i64::MAX as u64) as i64, limit as i64))?;
     let mut letters = Vec::new();
     while let Some(row) = found.next()? {
         letters.push(DeadLetter { number: row.get::<_, i64>(0)? as u64, message: message(row, 1, 2)? });
@@ -264,12 +249,12 @@ pub(super) fn dead(
 /// One dead letter.
 pub(super) fn dead_letter(connection: &Connection, base: QueueBase, number: u64) -> Result<Option<Message>, OpError> {
     let mut statement = connection.prepare_cached("SELECT headers, body FROM dead WHERE base = ?1 AND id = ?2")?;
-    let mut found = statement.query((self::number(base), number as i64))?;
+    let mut found = statement.query((base_number(base), number as i64))?;
     found.next()?.map(|row| message(row, 0, 1)).transpose()
 }
 
 /// Drops a dead letter; whether it was there.
 pub(super) fn drop_dead(connection: &Connection, base: QueueBase, number: u64) -> Result<bool, OpError> {
     let mut statement = connection.prepare_cached("DELETE FROM dead WHERE base = ?1 AND id = ?2")?;
-    Ok(statement.execute((self::number(base), number as i64))? > 0)
+    Ok(statement.execute((base_number(base), number as i64))? > 0)
 }

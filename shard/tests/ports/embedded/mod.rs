@@ -1,6 +1,9 @@
 //! The embedded adapters: the suites on SQLite files, and what only they promise.
 
+mod directory;
+mod outbox;
 mod queue;
+mod registry;
 
 use std::{path::Path, sync::Arc};
 

@@ -1,6 +1,8 @@
 //! The suites, and how an adapter names them: `queue_suite!(harness)` makes one test of each function.
 
+pub(crate) mod outbox;
 pub(crate) mod queue;
+pub(crate) mod registry;
 
 use std::{future::Future, time::Duration};
 

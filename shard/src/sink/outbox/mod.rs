@@ -1,0 +1,5 @@
+//! The adapters of the [`Outbox`](super::Outbox) port.
+
+mod embedded;
+
+pub use embedded::EmbeddedOutbox;
