@@ -31,12 +31,12 @@ impl Spread {
         self.channels.iter().sum()
     }
 
-    /// One line when a shard has clearly more than its share: over a quarter more, and more than four deviations of a
-    /// random spread.
+    /// One line when a shard has clearly more than its share: over a quarter more, more than four deviations of a random
+    /// spread, and not just a handful.
     pub(crate) fn warning(&self) -> Option<String> {
         let share = self.total() as f64 / self.channels.len() as f64;
         let (index, most) = self.channels.iter().enumerate().max_by_key(|(_, channels)| **channels)?;
-        let bound = (share * 1.25).max(share + 4.0 * share.sqrt());
+        let bound = (share * 1.25).max(share + 4.0 * share.sqrt()).max(10.0);
         (*most as f64 > bound).then(|| {
             format!(
                 "channels are spread unevenly: shard {index} has {most} of {}, {share:.0} would be its share; {} ids are \

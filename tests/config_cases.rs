@@ -383,7 +383,11 @@ fn the_sample_file_is_the_codes_own_and_its_defaults_are_valid() {
     let home = Home::new();
     let template = home.ok(&["check-config", "--template"]);
     let shipped = fs::read_to_string("packaging/shardvisor.toml").expect("packaging/shardvisor.toml");
-    assert_eq!(shipped.trim(), template, "write `shardvisor check-config --template` to packaging/shardvisor.toml");
+    let how = "write `shardvisor check-config --template` to packaging/shardvisor.toml";
+    for (shipped, known) in shipped.lines().zip(template.lines()) {
+        assert_eq!(shipped, known, "{how}");
+    }
+    assert_eq!(shipped.trim().len(), template.len(), "{how}");
 
     let uncommented: Vec<&str> = template
         .lines()
