@@ -79,6 +79,44 @@ pub(crate) enum Command {
     Dead(Dead),
     /// Print the JSON Schema of every job
     Schema,
+    /// Show it at work: simulators on loopback, real shards, people who chat
+    #[cfg(feature = "demo")]
+    Demo(Demo),
+}
+
+/// `demo`.
+#[cfg(feature = "demo")]
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// How long people chat, from the moment that all channels are connected
+    #[arg(long = "for", value_name = "TIME", default_value = "20s", value_parser = duration)]
+    pub(crate) time: std::time::Duration,
+    /// How many channels
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=2000))]
+    pub(crate) channels: u32,
+    /// How many shards
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) shards: u32,
+    /// Which platforms
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "telegram")]
+    pub(crate) platforms: Vec<PlatformKind>,
+    /// Messages in a second, over all people
+    #[arg(long, value_name = "N", default_value_t = 20.0, value_parser = rate)]
+    pub(crate) rate: f64,
+    /// Only the summary, as one object on the last line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(feature = "demo")]
+fn duration(text: &str) -> Result<std::time::Duration, String> {
+    crate::config::duration(text).ok_or_else(|| "expected a number and a unit, such as 20s".to_owned())
+}
+
+#[cfg(feature = "demo")]
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
+    if (0.1..=1000.0).contains(&rate) { Ok(rate) } else { Err("expected 0.1 to 1000".to_owned()) }
 }
 
 /// `check-config`.

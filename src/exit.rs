@@ -1,6 +1,6 @@
 //! How the command ends: exit codes are an interface, and systemd restarts by them.
 //!
-//! 0 done · 64 the command line is wrong · 69 gave up, something needed isn't there · 70 a fault inside · 78 the
+//! 0 done · 1 the demo lost or doubled a message · 64 the command line is wrong · 69 gave up, something needed isn't there · 70 a fault inside · 78 the
 //! configuration is wrong (not restarted, since only a person can change that).
 
 use std::{fmt::Display, process::ExitCode};
@@ -16,6 +16,10 @@ pub(crate) enum Failure {
     /// Something that is needed isn't there, or did not become what it should in time.
     #[error("{0}")]
     GaveUp(String),
+    /// The demo did not go as it should.
+    #[cfg(feature = "demo")]
+    #[error("{0}")]
+    Demo(String),
     /// A fault of this program or of the machine it runs on.
     #[error("{0}")]
     Internal(String),
@@ -31,6 +35,8 @@ impl Failure {
     /// The status that the process ends with.
     pub(crate) fn code(&self) -> u8 {
         match self {
+            #[cfg(feature = "demo")]
+            Self::Demo(_) => 1,
             Self::Usage(_) => 64,
             Self::GaveUp(_) => 69,
             Self::Internal(_) => INTERNAL,

@@ -4,6 +4,8 @@ mod channel;
 mod check_config;
 mod data;
 mod dead;
+#[cfg(feature = "demo")]
+mod demo;
 mod run;
 mod schema;
 mod send;
@@ -31,6 +33,8 @@ pub(crate) fn perform(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Where(options) => r#where::run(&settings, &options)?,
         Command::Status(options) => status::run(&load(&settings)?, &options)?,
         Command::Schema => schema::run()?,
+        #[cfg(feature = "demo")]
+        Command::Demo(options) => demo::run(&options)?,
     }
     Ok(ExitCode::SUCCESS)
 }

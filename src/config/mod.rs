@@ -25,6 +25,8 @@ use url::Url;
 pub(crate) use address::{Store, is_web as is_web_address, without_credentials};
 pub(crate) use problem::Problems;
 pub(crate) use reader::cpus;
+#[cfg(feature = "demo")]
+pub(crate) use reader::duration;
 pub(crate) use secrets::{file_with_one as secret_file, text_with_one as one_secret};
 pub(crate) use sources::{Sources, plain};
 pub(crate) use template::template;

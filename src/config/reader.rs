@@ -130,7 +130,7 @@ pub(super) fn whole(text: &str) -> Option<u32> {
 
 /// A duration: a number, whole or with a decimal fraction, and `ms`, `s`, `m`, `h` or `d`. A bare number is seconds, as
 /// the variables of the bot-worker pool have it.
-pub(super) fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let (number, unit_ms) = [("ms", 1.0), ("s", 1e3), ("m", 60e3), ("h", 3600e3), ("d", 86_400e3)]
         .into_iter()
         .find_map(|(unit, ms)| text.strip_suffix(unit).map(|number| (number, ms)))
