@@ -202,6 +202,9 @@ pub(crate) struct Send {
     /// What to do when it can't be told whether an earlier try was seen
     #[arg(long, value_enum, value_name = "POLICY", default_value = "resend", conflicts_with = "json")]
     pub(crate) on_uncertain: OnUncertain,
+    /// Queue even when the daemon of this box runs with another shard count
+    #[arg(long)]
+    pub(crate) any_layout: bool,
     /// Read jobs from standard input, one JSON object a line, and put each into its queue
     #[arg(long, conflicts_with_all = ["channel", "chat", "text"])]
     pub(crate) json: bool,

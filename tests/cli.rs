@@ -328,6 +328,20 @@ fn a_line_that_is_no_job_is_named_and_nothing_is_queued() {
     assert!(line.contains("holds no job"), "{line}");
 }
 
+/// Contract: I3b. A producer that counts differently from the daemon is told so before anything is queued.
+#[test]
+fn send_refuses_another_shard_count_than_the_daemons() {
+    let home = Home::new();
+    home.add_telegram(TOKEN, "echo");
+    let store = rusqlite::Connection::open(home.data_dir().join("box.db")).expect("the store");
+    store.execute("INSERT OR REPLACE INTO layout VALUES (1, 2, 1)", []).expect("a daemon of two shards ran");
+    let line = fails(&home.run(&["send", CHANNEL, "7", "hi"]), 78);
+    assert!(line.contains("SHARD_COUNT is 1 here, and 2 for the daemon"), "{line}");
+    assert!(!home.data_dir().join("queue.db").exists(), "something was queued");
+    home.ok(&["send", CHANNEL, "7", "hi", "--shard-count", "2"]);
+    home.ok(&["send", CHANNEL, "7", "hi", "--any-layout"]);
+}
+
 #[test]
 fn an_empty_box_lists_nothing_and_makes_nothing() {
     let home = Home::new();

@@ -1,16 +1,19 @@
 //! `shardvisor send`: puts jobs into the queues of their channels, each told of once it is durable. All input is checked
 //! before the first job is queued, so that a mistake in the last line doesn't leave half of it behind.
 
-use std::{collections::BTreeSet, io::Read};
+use std::{collections::BTreeSet, io::Read, sync::Arc};
 
 use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use shard::{
+    clock::SystemClock,
     identity::{ChannelId, QueueName, ShardId},
     job::{Job, JobId, OnUncertain, Send as SendText, Task},
     queue::{EmbeddedQueue, Message, Queue},
+    registry::{EmbeddedRegistry, Registry},
+    store::BoxStore,
 };
 
 use crate::{
@@ -48,7 +51,12 @@ pub(super) fn run(config: &Config, options: &Send) -> Result<(), Failure> {
         _ => many(layout, &standard_input()?)?,
     };
     data::enter(config)?;
-    block_on(queue_all(config, jobs, options.json))
+    block_on(async {
+        if !options.any_layout {
+            same_layout(config).await?;
+        }
+        queue_all(config, jobs, options.json).await
+    })
 }
 
 fn one(layout: ShardId, options: &Send, channel: ChannelId, chat: &str, text: &str) -> Result<Ready, Failure> {
@@ -99,6 +107,23 @@ fn standard_input() -> Result<String, Failure> {
         .read_to_string(&mut text)
         .map_err(|error| Failure::Usage(format!("standard input: {}", plain(&error))))?;
     Ok(text)
+}
+
+/// Refuses when the daemon of this box was started with another shard count: the queues chosen here would then be those
+/// of other shards, or of none.
+async fn same_layout(config: &Config) -> Result<(), Failure> {
+    if !config.data_dir.join("box.db").exists() {
+        return Ok(());
+    }
+    let shared = BoxStore::open(&config.data_dir, Arc::new(SystemClock)).map_err(data::store_failure)?;
+    let layout = EmbeddedRegistry::new(shared, None).layout().await;
+    match layout.map_err(|error| Failure::GaveUp(error.to_string()))? {
+        Some(layout) if layout.shard_count != config.shard_count => Err(Failure::Config(format!(
+            "SHARD_COUNT is {} here, and {} for the daemon of this box: set the same, or queue with --any-layout",
+            config.shard_count, layout.shard_count
+        ))),
+        _ => Ok(()),
+    }
 }
 
 async fn queue_all(config: &Config, jobs: Vec<Ready>, as_json: bool) -> Result<(), Failure> {
