@@ -2,6 +2,8 @@
 
 use jiff::Timestamp;
 
+use Destination::{Endpoint, Handler};
+
 use super::{settle::Settled, *};
 use crate::{
     event::{EventKind, MessageRef},
@@ -79,8 +81,8 @@ impl Bench {
                 match action {
                     Action::Deliver(attempt) => attempts.push(attempt),
                     Action::Load { scope, after, limit } => {
-                        let page = self.open.iter().filter(|s| s.position > after && scope.includes(s));
-                        let page = page.take(limit).cloned().collect();
+                        let page = self.open[self.open.partition_point(|stored| stored.position <= after)..].iter();
+                        let page = page.filter(|stored| scope.includes(stored)).take(limit).cloned().collect();
                         self.plan.loaded(page);
                         (read, self.reads) = (true, self.reads + 1);
                     }
@@ -95,9 +97,12 @@ impl Bench {
     fn finish(&mut self, attempt: &Attempt, outcome: Outcome) -> Settled {
         let settled = self.plan.finish(&attempt.lane, outcome, self.now, 0.5);
         let (destination, _) = attempt.lane.group;
-        let stored = self.open.iter_mut().find(|stored| stored.position == attempt.position).expect("open");
+        let at = self.open.partition_point(|stored| stored.position < attempt.position);
+        let stored = &mut self.open[at];
         match &settled.write {
-            Some(Write::Failed { .. }) => stored.open.iter_mut().for_each(|(to, n)| *n += u32::from(*to == destination)),
+            Some(Write::Failed { .. }) => {
+                stored.open.iter_mut().for_each(|(to, n)| *n += u32::from(*to == destination))
+            }
             Some(Write::Delivered) => stored.open.retain(|(to, _)| *to != destination),
             Some(Write::Buried { reason, .. }) => {
                 stored.open.retain(|(to, _)| *to != destination);
@@ -105,7 +110,9 @@ impl Bench {
             }
             None => return settled,
         }
-        self.open.retain(|stored| !stored.open.is_empty());
+        if stored.open.is_empty() {
+            self.open.remove(at);
+        }
         self.plan.written(destination, attempt.position);
         settled
     }
@@ -119,8 +126,6 @@ impl Bench {
         self.plan.next_due().map(|due| due.saturating_sub(self.now.mono).as_millis())
     }
 }
-
-use Destination::{Endpoint, Handler};
 
 /// A fresh event of a channel that is known goes out without a read.
 #[test]
@@ -160,7 +165,7 @@ fn a_failing_head_holds_back_its_own_conversation_and_destination_alone() {
     assert_eq!(chats, ["good", "bad-1"]);
 }
 
-/// Contract: E1. Issue: an endpoint that is dead for an hour keeps memory flat and nobody else waits.
+/// Contract: E1. Dead for an hour: what is remembered of it is bounded, and nobody else waits.
 #[test]
 fn a_dead_endpoint_keeps_memory_flat_and_loses_nothing() {
     let mut bench = Bench::new(limits());
@@ -199,4 +204,172 @@ fn a_dead_endpoint_keeps_memory_flat_and_loses_nothing() {
         }
     }
     assert!(bench.now.mono - started < Duration::from_secs(900), "{:?}", bench.now.mono - started);
+}
+
+/// The waits of one event's attempts, each failing with `outcome`, until it is buried.
+fn waits(bench: &mut Bench, outcome: Outcome) -> Vec<u128> {
+    let mut waits = Vec::new();
+    while bench.buried.is_empty() && waits.len() < 500 {
+        let attempts = bench.attempts();
+        assert_eq!(attempts.len(), 1);
+        bench.finish(&attempts[0], outcome.clone());
+        if bench.buried.is_empty() {
+            let wait = bench.wait_ms().expect("another attempt");
+            waits.push(wait);
+            bench.pass(Duration::from_millis(wait as u64));
+        }
+    }
+    waits
+}
+
+/// Contract: E1.
+#[test]
+fn a_failing_event_is_tried_for_a_day_and_then_buried_with_its_reason() {
+    let mut bench = Bench::new(limits());
+    let position = bench.store(1, "a", &[Endpoint]);
+    let waits = waits(&mut bench, failed());
+    assert_eq!(waits[..11], [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600].map(|seconds| seconds * 1000));
+    let (day, sum) = (24 * 3600 * 1000, waits.iter().sum::<u128>());
+    assert!((day..day + 600_000).contains(&sum), "{waits:?}");
+    let reason = format!("given up after {} attempts: answered 500", waits.len() + 1);
+    assert_eq!(bench.buried, [(position, reason)]);
+    assert!(bench.attempts().is_empty());
+    assert_eq!(bench.wait_ms(), None);
+}
+
+/// What grew old while nothing ran gets several chances; what waits behind it, on a site known to be dead, does not.
+#[test]
+fn age_alone_buries_nothing() {
+    let mut bench = Bench::new(limits());
+    let old = bench.store(1, "a", &[Endpoint]);
+    let behind = bench.store(1, "a", &[Endpoint]);
+    bench.pass(Duration::from_secs(48 * 3600));
+    assert_eq!(waits(&mut bench, failed()).len(), 7);
+    assert_eq!(bench.buried[0].0, old);
+    let attempts = bench.attempts();
+    bench.finish(&attempts[0], failed());
+    assert_eq!(bench.buried[1].0, behind);
+}
+
+#[test]
+fn an_answer_that_makes_no_sense_is_given_up_soon() {
+    let mut bench = Bench::new(limits());
+    bench.store(1, "a", &[Handler]);
+    let malformed = Outcome::Failed { error: "the answer is not JSON".into(), retry_after: None, malformed: true };
+    assert_eq!(waits(&mut bench, malformed).len(), 4);
+    assert_eq!(bench.buried[0].1, "given up after 5 attempts: the answer is not JSON");
+}
+
+#[test]
+fn a_refusal_is_final_and_lets_the_next_event_go() {
+    let mut bench = Bench::new(limits());
+    bench.store(1, "a", &[Endpoint]);
+    let next = bench.store(1, "a", &[Endpoint]);
+    assert_eq!(waits(&mut bench, Outcome::Refused { error: "answered 410".into() }), []);
+    assert_eq!(bench.buried[0].1, "answered 410");
+    assert_eq!(bench.attempts()[0].position, next);
+}
+
+#[test]
+fn a_receiver_that_asks_for_patience_gets_it_but_no_hot_loop() {
+    let patience = |asked| {
+        let mut bench = Bench::new(limits());
+        bench.store(1, "a", &[Endpoint]);
+        let attempts = bench.attempts();
+        let outcome = Outcome::Failed {
+            error: "answered 429".into(),
+            retry_after: Some(Duration::from_secs(asked)),
+            malformed: false,
+        };
+        bench.finish(&attempts[0], outcome);
+        bench.wait_ms().expect("another attempt")
+    };
+    assert_eq!(patience(90), 90_000);
+    assert_eq!(patience(0), 1000);
+}
+
+#[test]
+fn an_unknown_channel_is_nobodys_failure_and_goes_on_when_it_is_known() {
+    let mut bench = Bench::new(limits());
+    let position = bench.store(1, "a", &[Handler]);
+    for _ in 0..5 {
+        let attempts = bench.attempts();
+        assert_eq!(bench.finish(&attempts[0], Outcome::Unknown), Settled::default());
+        bench.pass(Duration::from_millis(bench.wait_ms().expect("another look") as u64));
+    }
+    assert_eq!(bench.open[0].open, [(Handler, 0)]);
+    let attempts = bench.attempts();
+    bench.finish(&attempts[0], Outcome::Unknown);
+    assert!(bench.attempts().is_empty());
+    bench.plan.handler_changed(channel(1), bench.now);
+    let attempts = bench.attempts();
+    assert_eq!(attempts[0].position, position);
+    bench.finish(&attempts[0], Outcome::Unknown);
+    bench.pass(Duration::from_secs(25 * 3600));
+    waits(&mut bench, Outcome::Unknown);
+    assert_eq!(bench.buried[0].1, "its channel is not known");
+}
+
+/// A slow agent has its limit, a channel has its own, and neither is anybody else's.
+#[test]
+fn a_slow_site_holds_nobody_else_back() {
+    let mut bench = Bench::new(limits());
+    for n in 0..60 {
+        bench.store(n % 6, &format!("chat-{n}"), &[Endpoint, Handler]);
+    }
+    let attempts = bench.attempts();
+    let to = |destination| attempts.iter().filter(|attempt| attempt.lane.group.0 == destination).count();
+    assert_eq!((to(Endpoint), to(Handler)), (16, 6 * 8));
+    // One place at the endpoint is given to one of those who wait there, and the next ones go round.
+    let under_way: Vec<_> = attempts.iter().filter(|attempt| attempt.lane.group.0 == Endpoint).collect();
+    bench.finish(under_way[0], Outcome::Done);
+    assert_eq!(bench.attempts().len(), 1);
+    for attempt in &under_way[1..] {
+        bench.finish(attempt, Outcome::Done);
+    }
+    let next = bench.attempts();
+    let served = (0..6).map(|n| next.iter().filter(|attempt| attempt.lane.group == (Endpoint, channel(n))).count());
+    assert!(served.clone().all(|n| (1..=3).contains(&n)), "{:?}", served.collect::<Vec<_>>());
+}
+
+#[test]
+fn what_comes_out_of_order_is_read_in_order() {
+    let mut bench = Bench::new(limits());
+    let first = bench.store(1, "a", &[Handler]);
+    let attempts = bench.attempts();
+    bench.finish(&attempts[0], Outcome::Done);
+    // Two appends end at about the same time, and the later one is told of first.
+    let mut plan = std::mem::replace(&mut bench.plan, Plan::new(limits(), Backoff::default()));
+    let (second, third) = (bench.store(1, "a", &[Handler]), bench.store(1, "a", &[Handler]));
+    plan.push(bench.open[1].clone());
+    plan.push(bench.open[0].clone());
+    bench.plan = plan;
+    for position in [second, third] {
+        let attempts = bench.attempts();
+        assert_eq!(attempts.iter().map(|attempt| attempt.position).collect::<Vec<_>>(), [position]);
+        bench.finish(&attempts[0], Outcome::Done);
+    }
+    assert!(first < second && bench.attempts().is_empty());
+}
+
+#[test]
+fn a_site_is_told_to_be_down_once_and_up_once() {
+    let mut bench = Bench::new(limits());
+    for n in 0..8 {
+        bench.store(1, &format!("chat-{n}"), &[Endpoint]);
+    }
+    let attempts = bench.attempts();
+    let told: Vec<_> = attempts[..6].iter().map(|attempt| bench.finish(attempt, failed()).down).collect();
+    assert_eq!(told, [None, None, Some(true), None, None, None]);
+    assert_eq!(bench.finish(&attempts[6], Outcome::Done).down, Some(false));
+    assert_eq!(bench.finish(&attempts[7], Outcome::Done).down, None);
+}
+
+#[test]
+fn nothing_is_begun_after_stop() {
+    let mut bench = Bench::new(limits());
+    bench.store(1, "a", &[Handler]);
+    bench.plan.stop();
+    assert!(bench.attempts().is_empty());
+    assert_eq!(bench.open.len(), 1);
 }
