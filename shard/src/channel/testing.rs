@@ -191,7 +191,7 @@ impl Registry for TestRegistry {
         Ok(())
     }
 
-    async fn count_deaths(&self, jobs: &[(ChannelId, JobId)]) -> Result<Vec<u32>, RegistryError> {
+    async fn count_deaths(&self, jobs: &[(ChannelId, JobId)], _: u32) -> Result<Vec<u32>, RegistryError> {
         Ok(vec![0; jobs.len()])
     }
 }
@@ -276,7 +276,7 @@ impl Outbox for TestOutbox {
         let store = |event: Event| {
             stored.push((event.clone(), destinations.to_vec()));
             let open = destinations.iter().map(|destination| (*destination, 0)).collect();
-            Stored { position: stored.len() as u64, event, open }
+            Stored { position: stored.len() as u64, stored_ms: 0, event, open }
         };
         Ok(batch.events.into_iter().map(store).collect())
     }
