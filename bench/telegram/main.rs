@@ -44,15 +44,17 @@ struct Arguments {
 }
 
 async fn run(arguments: Arguments) -> ExitCode {
+    // They run in directories of their own. Links stay: a Python finds its packages by the path it was called by.
+    let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
     let mut subjects = Vec::new();
-    if let Some(python) = arguments.python {
+    if let Some(python) = arguments.python.map(absolute) {
         if !arguments.quick {
             subjects.push(Subject::python("python-telegram-bot, as documented", python.clone(), "documented"));
         }
         subjects.push(Subject::python("python-telegram-bot, tuned", python, "tuned"));
     }
     const DAEMON: &str = "shardvisor, one shard";
-    subjects.extend(arguments.daemon.map(|daemon| Subject::daemon(DAEMON, daemon)));
+    subjects.extend(arguments.daemon.map(|daemon| Subject::daemon(DAEMON, absolute(daemon))));
     if subjects.is_empty() {
         eprintln!("bench-telegram: nothing to measure: give --daemon, --python or both");
         return ExitCode::from(64);

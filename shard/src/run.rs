@@ -28,7 +28,7 @@ use crate::{
     channel::{Roster, RosterConfig, RosterHandle, RosterPorts},
     clock::Clock,
     directory::Directory,
-    dispatch::{Context, QueueWorker, QueuedReplies, RosterChannels, Stragglers, WorkerOptions},
+    dispatch::{Context, QueueWorker, QueuedReplies, RosterHandlers, Stragglers, WorkerOptions},
     identity::{QueueBase, QueueName, ShardId},
     metrics::Metrics,
     platform::Platform,
@@ -173,11 +173,10 @@ pub async fn run(
         },
     );
     let handle = roster.handle();
-    let channels = Arc::new(RosterChannels::new(handle.clone(), &ports.platforms));
     let started = Delivery {
         config: settings.delivery.clone(),
         outbox: ports.outbox.clone(),
-        handlers: channels.clone(),
+        handlers: Arc::new(RosterHandlers::new(handle.clone())),
         replies: Arc::new(QueuedReplies::new(shard, ports.queue.clone())),
         metrics: ports.metrics.clone(),
         clock: ports.clock.clone(),
@@ -192,7 +191,7 @@ pub async fn run(
         holder: holder.clone(),
         queue: ports.queue.clone(),
         registry: ports.registry.clone(),
-        channels,
+        channels: Arc::new(handle.clone()),
         outbox: ports.outbox.clone(),
         on_stored,
         job_events_to: settings.delivery.endpoint.iter().map(|_| Destination::Endpoint).collect(),

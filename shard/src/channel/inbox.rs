@@ -15,10 +15,10 @@ use super::{actor::Command, hold::Hold, post::Post, ramp::Permit};
 use crate::{
     clock::Clock,
     directory::Handler,
-    event::{Event, EventKind},
+    event::Event,
     metrics::Metrics,
     platform::{Closed, Inbox},
-    sink::{Batch, Destination, Outbox, OutboxError, Stored},
+    sink::{Batch, Destination, Outbox, OutboxError, Stored, handler_takes},
 };
 
 /// Told of what was stored, so that it is delivered without a look into the store.
@@ -71,17 +71,8 @@ impl Keeper {
         }
     }
 
-    /// Handlers get what people say and do; the rest is for the endpoint.
     fn is_handled(&self, handler: &Handler, event: &Event) -> bool {
-        *handler != Handler::None
-            && matches!(
-                event.kind,
-                EventKind::MessageReceived(_)
-                    | EventKind::MessageEdited(_)
-                    | EventKind::Reaction(_)
-                    | EventKind::Revoked(_)
-                    | EventKind::Interaction(_)
-            )
+        *handler != Handler::None && handler_takes(&event.kind)
     }
 
     fn closed(&self, error: OutboxError) -> Closed {

@@ -16,6 +16,6 @@ mod wanted;
 
 pub use hold::Hold;
 pub use inbox::{OnChanged, OnStored};
-pub use ramp::{Pace, Ramp, RampConfig};
-pub use roster::{Availability, ChannelStatus, Roster, RosterConfig, RosterHandle, RosterPorts};
+pub use ramp::{Pace, Permit, Ramp, RampConfig};
+pub use roster::{ChannelStatus, Roster, RosterConfig, RosterHandle, RosterPorts};
 pub use state::{Action, Event, Life, Policy, State};

@@ -189,7 +189,7 @@ impl Registry for TestRegistry {
         Ok(())
     }
 
-    async fn count_deaths(&self, jobs: &[(ChannelId, JobId)], _at_most: u32) -> Result<Vec<u32>, RegistryError> {
+    async fn count_deaths(&self, jobs: &[(ChannelId, JobId)], _: u32) -> Result<Vec<u32>, RegistryError> {
         Ok(vec![0; jobs.len()])
     }
 }

@@ -1,65 +1,31 @@
-//! The joints between rooms that must not know each other: channels as jobs see them, handlers and replies as the delivery
-//! of events sees them.
+//! The joints between rooms that must not know each other: handlers and replies as the delivery of events sees them.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Availability, Channels, Ready};
 use crate::{
-    channel::{self, RosterHandle},
-    directory::{DirectoryError, Handler},
+    channel::RosterHandle,
+    directory::Handler,
     identity::{ChannelId, ShardId},
     job::Job,
-    platform::{Platform, PlatformKind},
     queue::{Message, Queue},
     sink::{HandlerSettings, Handlers, Replies, ReplyError},
 };
 
-/// The roster, as jobs and the delivery of events see it.
-pub struct RosterChannels {
-    roster: RosterHandle,
-    platforms: HashMap<PlatformKind, Arc<dyn Platform>>,
-}
+/// The handlers of a roster's channels, as the delivery of events sees them.
+pub struct RosterHandlers(RosterHandle);
 
-impl RosterChannels {
-    /// Over a roster and the networks it uses.
-    pub fn new(roster: RosterHandle, platforms: &[Arc<dyn Platform>]) -> Self {
-        let platforms = platforms.iter().map(|platform| (platform.kind(), platform.clone())).collect();
-        Self { roster, platforms }
+impl RosterHandlers {
+    /// Over a roster.
+    pub fn new(roster: RosterHandle) -> Self {
+        Self(roster)
     }
 }
 
-#[async_trait]
-impl Channels for RosterChannels {
-    fn availability(&self, channel: ChannelId) -> Availability {
-        match self.roster.work(channel) {
-            channel::Availability::Ready { sender, fence, spec } => match self.platforms.get(&spec.platform) {
-                Some(platform) => Availability::Ready(Ready { spec, fence, platform: platform.clone(), sender }),
-                None => Availability::Unknown,
-            },
-            channel::Availability::Starting => Availability::Starting,
-            channel::Availability::Disabled => Availability::Disabled,
-            channel::Availability::Unknown => Availability::Unknown,
-        }
-    }
-
-    async fn changed(&self) {
-        self.roster.changed().await;
-    }
-
-    async fn connect(&self, channel: ChannelId) -> Result<bool, DirectoryError> {
-        self.roster.connect(channel).await
-    }
-
-    async fn disconnect(&self, channel: ChannelId, _logout: bool) -> Result<bool, DirectoryError> {
-        self.roster.disconnect(channel).await
-    }
-}
-
-impl Handlers for RosterChannels {
+impl Handlers for RosterHandlers {
     fn handler(&self, channel: ChannelId) -> Option<HandlerSettings> {
-        let channel::Availability::Ready { spec, .. } = self.roster.work(channel) else { return None };
+        let spec = self.0.spec(channel)?;
         Some(match &spec.handler {
             Handler::None => HandlerSettings::None,
             Handler::Echo => HandlerSettings::Echo,

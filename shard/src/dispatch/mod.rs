@@ -16,7 +16,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-pub use joins::{QueuedReplies, RosterChannels};
+pub use joins::{QueuedReplies, RosterHandlers};
 pub use stragglers::Stragglers;
 pub use worker::{QueueWorker, WorkerOptions};
 

@@ -55,7 +55,7 @@ impl Destination {
 /// A stored event that has not been delivered everywhere.
 #[derive(Debug, Clone)]
 pub struct Stored {
-    /// Its place in the outbox: greater is later.
+    /// Its place in the outbox: greater is later, from 1 on.
     pub position: u64,
     /// When it was stored, in milliseconds since the Unix epoch: what its age is counted from.
     pub stored_ms: i64,

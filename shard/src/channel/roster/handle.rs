@@ -6,42 +6,28 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{mpsc, oneshot, watch};
+use async_trait::async_trait;
+use tokio::{
+    sync::{Notify, mpsc, oneshot, watch},
+    time::timeout,
+};
 
 use super::RosterPorts;
 use crate::{
     channel::{OnChanged, State, hold::Hold, post::Post},
     clock::Clock,
     directory::{ChannelSpec, Directory, DirectoryError},
+    dispatch::{Availability, Channels, Ready},
     identity::ChannelId,
-    platform::{PlatformKind, Sender},
-    registry::Fence,
+    platform::{Platform, PlatformKind, Sender},
 };
 
 /// How long it is remembered that somebody asked for a channel that the directory doesn't know.
 const ASKED_FOR: Duration = Duration::from_secs(30);
 /// So many such channels are remembered.
 const ASKED_MOST: usize = 4096;
-
-/// Whether a channel's jobs can be done here and now.
-#[derive(Clone)]
-pub enum Availability {
-    /// They can.
-    Ready {
-        /// What does them.
-        sender: Arc<dyn Sender>,
-        /// Under what right.
-        fence: Fence,
-        /// The channel's settings.
-        spec: Arc<ChannelSpec>,
-    },
-    /// Not yet: it is being claimed or connected, or the directory hasn't been asked since.
-    Starting,
-    /// The directory was asked, and there is no such channel of this shard.
-    Unknown,
-    /// It is there, and shall not run (or this build doesn't know its platform).
-    Disabled,
-}
+/// A lease's proof runs out without anybody telling: who waits for a change looks this often anyway.
+const LOOK_ANYWAY: Duration = Duration::from_secs(1);
 
 /// Where a channel stands, for `/status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +63,7 @@ pub(super) enum Request {
 /// A member as others see it.
 #[derive(Clone)]
 pub(super) struct Page {
+    pub(super) platform: Arc<dyn Platform>,
     pub(super) post: Arc<Post>,
     pub(super) hold: Option<Arc<Hold>>,
     pub(super) sender: Option<Arc<dyn Sender>>,
@@ -90,8 +77,9 @@ pub(super) struct Book {
     asked: Mutex<HashMap<ChannelId, Duration>>,
     /// When the question began that the directory last answered.
     answered: Mutex<Option<Duration>>,
+    /// Told whenever any of this changed.
+    changed: Notify,
     on_changed: OnChanged,
-    changes: watch::Sender<()>,
 }
 
 impl Book {
@@ -101,22 +89,27 @@ impl Book {
             disabled: RwLock::default(),
             asked: Mutex::default(),
             answered: Mutex::default(),
+            changed: Notify::new(),
             on_changed,
-            changes: watch::Sender::default(),
         }
-    }
-
-    /// A channel's page was written.
-    pub(super) fn changed(&self, channel: ChannelId) {
-        (self.on_changed)(channel);
-        self.changes.send_replace(());
     }
 
     /// The directory answered a question that was put at `began`; forgets what was asked long ago.
     pub(super) fn answered(&self, began: Duration) {
         *self.answered.lock().expect("answered") = Some(began);
         self.asked.lock().expect("asked").retain(|_, at| *at + ASKED_FOR > began);
-        self.changes.send_replace(());
+        self.tell();
+    }
+
+    /// Tells of a channel whose page was written.
+    pub(super) fn tell_of(&self, channel: ChannelId) {
+        (self.on_changed)(channel);
+        self.tell();
+    }
+
+    /// Wakes who waits for a change.
+    fn tell(&self) {
+        self.changed.notify_waiters();
     }
 }
 
@@ -140,60 +133,9 @@ impl RosterHandle {
         Self { book, requests, ready, directory: ports.directory.clone(), clock: ports.clock.clone() }
     }
 
-    /// Whether a channel's jobs can be done now. A channel that nobody knows has the directory asked again first:
-    /// it may have been added a moment ago.
-    pub fn work(&self, channel: ChannelId) -> Availability {
-        if let Some(page) = self.book.pages.read().expect("pages").get(&channel) {
-            return match (&page.hold, &page.sender) {
-                (Some(hold), Some(sender)) if hold.is_proven() => {
-                    Availability::Ready { sender: sender.clone(), fence: hold.fence(), spec: page.post.spec() }
-                }
-                _ => Availability::Starting,
-            };
-        }
-        if self.book.disabled.read().expect("disabled").contains(&channel) {
-            return Availability::Disabled;
-        }
-        let now = self.clock.boottime();
-        let answered = *self.book.answered.lock().expect("answered");
-        let mut asked = self.book.asked.lock().expect("asked");
-        match asked.get(&channel) {
-            Some(at) if answered.is_some_and(|answered| answered > *at) => return Availability::Unknown,
-            Some(_) => return Availability::Starting,
-            None if asked.len() < ASKED_MOST => asked.insert(channel, now),
-            None => None,
-        };
-        self.request(Request::Reconcile);
-        Availability::Starting
-    }
-
-    /// Returns when what [`Self::work`] says of any channel may have changed since this was called.
-    pub async fn changed(&self) {
-        // The book lives as long as this handle: the sender can't be gone.
-        let _ = self.book.changes.subscribe().changed().await;
-    }
-
-    /// Wants a channel to run from now on, and now: whatever it waits for is cut short, a try under way is joined.
-    /// `false` when the directory doesn't know it.
-    pub async fn connect(&self, channel: ChannelId) -> Result<bool, DirectoryError> {
-        let known = self.directory.set_enabled(channel, true).await?;
-        if known {
-            self.request(Request::Kick(channel));
-        }
-        Ok(known)
-    }
-
-    /// Wants a channel not to run from now on; returns when its connection is closed and its lease given back.
-    /// `false` when the directory doesn't know it.
-    pub async fn disconnect(&self, channel: ChannelId) -> Result<bool, DirectoryError> {
-        let known = self.directory.set_enabled(channel, false).await?;
-        if known {
-            let (stopped, is_stopped) = oneshot::channel();
-            self.request(Request::AwaitStopped(channel, stopped));
-            // Dropped when the roster ends, with everything closed.
-            let _ = is_stopped.await;
-        }
-        Ok(known)
+    /// A channel's settings as they are now; `None` while it is not this shard's to run.
+    pub fn spec(&self, channel: ChannelId) -> Option<Arc<ChannelSpec>> {
+        self.book.pages.read().expect("pages").get(&channel).map(|page| page.post.spec())
     }
 
     /// Has a channel connect anew; a try under way is joined.
@@ -242,5 +184,63 @@ impl RosterHandle {
     fn request(&self, request: Request) {
         // Refused only when the roster has ended: then there is nothing to do.
         let _ = self.requests.send(request);
+    }
+}
+
+#[async_trait]
+impl Channels for RosterHandle {
+    /// A channel that nobody knows has the directory asked again first: it may have been added a moment ago.
+    fn availability(&self, channel: ChannelId) -> Availability {
+        if let Some(page) = self.book.pages.read().expect("pages").get(&channel) {
+            return match (&page.hold, &page.sender) {
+                (Some(hold), Some(sender)) if hold.is_proven() => Availability::Ready(Ready {
+                    spec: page.post.spec(),
+                    fence: hold.fence(),
+                    platform: page.platform.clone(),
+                    sender: sender.clone(),
+                }),
+                _ => Availability::Starting,
+            };
+        }
+        if self.book.disabled.read().expect("disabled").contains(&channel) {
+            return Availability::Disabled;
+        }
+        let now = self.clock.boottime();
+        let answered = *self.book.answered.lock().expect("answered");
+        let mut asked = self.book.asked.lock().expect("asked");
+        match asked.get(&channel) {
+            Some(at) if answered.is_some_and(|answered| answered > *at) => return Availability::Unknown,
+            Some(_) => return Availability::Starting,
+            None if asked.len() < ASKED_MOST => asked.insert(channel, now),
+            None => None,
+        };
+        self.request(Request::Reconcile);
+        Availability::Starting
+    }
+
+    async fn changed(&self) {
+        // Too late is as good as in time: it only means to look again.
+        let _ = timeout(LOOK_ANYWAY, self.book.changed.notified()).await;
+    }
+
+    /// What the channel waits for is cut short, a try under way is joined.
+    async fn connect(&self, channel: ChannelId) -> Result<bool, DirectoryError> {
+        let known = self.directory.set_enabled(channel, true).await?;
+        if known {
+            self.request(Request::Kick(channel));
+        }
+        Ok(known)
+    }
+
+    /// Returns when the connection is closed and its lease given back. Giving up a login is for networks that have one.
+    async fn disconnect(&self, channel: ChannelId, _logout: bool) -> Result<bool, DirectoryError> {
+        let known = self.directory.set_enabled(channel, false).await?;
+        if known {
+            let (stopped, is_stopped) = oneshot::channel();
+            self.request(Request::AwaitStopped(channel, stopped));
+            // Dropped when the roster ends, with everything closed.
+            let _ = is_stopped.await;
+        }
+        Ok(known)
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     channel::{State, actor::Command, hold::Hold, post::Post},
     directory::ChannelSpec,
     identity::ChannelId,
-    platform::Platform,
+    platform::{Platform, PlatformKind},
     registry::{Lease, Resource},
 };
 
@@ -64,12 +64,12 @@ impl Members {
 
     pub(super) fn add(&mut self, post: Arc<Post>, platform: Arc<dyn Platform>, retry_at: Duration) {
         let spec = post.spec();
-        let page = Page { post: post.clone(), hold: None, sender: platform.sender(&spec) };
+        let page = Page { platform: platform.clone(), post: post.clone(), hold: None, sender: platform.sender(&spec) };
         let phase = Phase::Unheld { retry_at };
         let member = Member { post, platform, phase, wanted: true, answered: false, waiters: Vec::new() };
         self.book.pages.write().expect("pages").insert(spec.id, page);
         self.all.insert(spec.id, member);
-        self.book.changed(spec.id);
+        self.book.tell_of(spec.id);
     }
 
     /// New settings. A member whose token changed connects anew.
@@ -77,14 +77,13 @@ impl Members {
         let Some(member) = self.all.get_mut(&spec.id) else { return };
         let before = member.post.spec();
         member.post.set_spec(spec.clone());
+        self.book.tell_of(spec.id);
         if before.token == spec.token {
-            self.book.changed(spec.id);
             return;
         }
         if let Some(page) = self.book.pages.write().expect("pages").get_mut(&spec.id) {
             page.sender = member.platform.sender(&spec);
         }
-        self.book.changed(spec.id);
         member.tell(Command::Restart { changed: true });
     }
 
@@ -93,7 +92,7 @@ impl Members {
         if let Some(page) = self.book.pages.write().expect("pages").get_mut(&channel) {
             page.hold = hold;
         }
-        self.book.changed(channel);
+        self.book.tell_of(channel);
     }
 
     /// Begins to close a member. One that holds nothing is gone at once; one whose claim is under way is seen to when
@@ -117,7 +116,7 @@ impl Members {
 
     pub(super) fn remove(&mut self, channel: ChannelId) {
         self.book.pages.write().expect("pages").remove(&channel);
-        self.book.changed(channel);
+        self.book.tell_of(channel);
         if let Some(member) = self.all.remove(&channel) {
             for waiter in member.waiters {
                 // Who doesn't wait any more needn't know.
@@ -163,6 +162,20 @@ impl Members {
     pub(super) fn fence(&self) -> usize {
         let unproven = self.holds().filter(|hold| !hold.is_lost() && !hold.is_proven());
         unproven.map(|hold| hold.lose()).count()
+    }
+
+    /// For how long the quietest connected member has heard nothing, in milliseconds, for each network that has members.
+    pub(super) fn silence(&self, now_ms: i64) -> HashMap<PlatformKind, i64> {
+        let mut longest = HashMap::new();
+        for member in self.all.values() {
+            let silent = match member.post.heard_ms() {
+                Some(heard) if member.post.standing().state == State::Connected => now_ms - heard,
+                _ => 0,
+            };
+            let most = longest.entry(member.platform.kind()).or_insert(0);
+            *most = silent.max(*most);
+        }
+        longest
     }
 
     /// Whether each wanted member's claim has been answered at least once.

@@ -15,7 +15,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, watch};
 
-pub use handle::{Availability, ChannelStatus, RosterHandle};
+pub use handle::{ChannelStatus, RosterHandle};
 
 use self::handle::{Book, Request};
 use super::{OnChanged, OnStored, Policy, Ramp, RampConfig, actor::Env, inbox::Keeper};

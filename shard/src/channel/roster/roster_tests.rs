@@ -9,6 +9,7 @@ use crate::{
         testing::{Script, World, id, spec},
     },
     directory::{ChannelSpec, Handler},
+    dispatch::{Availability, Channels},
     event::{EventKind, Message},
     identity::ChannelId,
     platform::Closed,
@@ -111,6 +112,8 @@ async fn three_ways_to_start_one_channel_make_one_login() {
     until(secs(10), || state_of(&handle, id(1)) == Some(State::Connected)).await;
     sleep(secs(60)).await;
     assert_eq!(world.platform.logins_of(id(1)).len(), 1);
+    let silence = world.metrics.silence.with_label_values(&["telegram"]).get();
+    assert!((59..62).contains(&silence), "{silence}");
 }
 
 /// Field report R08. Contract: C3.
@@ -194,8 +197,8 @@ async fn another_handler_needs_no_new_connection() {
     let handle = start(&world, world.config());
     until(secs(10), || all_connected(&handle, 1)).await;
     world.directory.set([Arc::new(ChannelSpec { handler: Handler::None, ..(*spec(1)).clone() })]);
-    until(secs(5), || match handle.work(id(1)) {
-        Availability::Ready { spec, .. } => spec.handler == Handler::None,
+    until(secs(5), || match handle.availability(id(1)) {
+        Availability::Ready(ready) => ready.spec.handler == Handler::None,
         _ => false,
     })
     .await;
@@ -246,7 +249,7 @@ async fn a_registry_that_is_away_has_everything_closed_before_the_leases_end() {
     world.registry.away.store(true, Ordering::SeqCst);
     let took = until(secs(10), || world.platform.open_now() == 0).await;
     assert!(took >= secs(4), "what can be proven goes on: {took:?}");
-    assert!(matches!(handle.work(id(1)), Availability::Starting));
+    assert!(matches!(handle.availability(id(1)), Availability::Starting));
     sleep(LONG).await;
     assert_eq!(world.platform.open_now(), 0, "nothing is opened that can't be proven");
     world.registry.away.store(false, Ordering::SeqCst);
@@ -296,7 +299,7 @@ async fn on_waking_from_a_long_stop_nothing_is_written_before_the_registry_was_a
     assert_eq!(inbox.store(vec![event(1, "update/1", message)], Some(2)).await, Err(Closed::Fenced));
     assert_eq!(inbox.held(), Err(Closed::Fenced));
     assert_eq!(world.outbox.appends.load(Ordering::SeqCst), before);
-    assert!(matches!(handle.work(id(1)), Availability::Starting));
+    assert!(matches!(handle.availability(id(1)), Availability::Starting));
     until(secs(10), || world.platform.logins_of(id(1)).len() == 2 && all_connected(&handle, 1)).await;
 }
 
@@ -363,9 +366,9 @@ async fn a_channel_added_a_moment_ago_is_found_and_one_that_is_not_there_is_not(
     let handle = start(&world, world.config());
     until(secs(10), || all_connected(&handle, 1)).await;
     world.directory.specs.lock().unwrap().push(spec(1));
-    assert!(matches!(handle.work(id(1)), Availability::Starting));
-    until(secs(2), || matches!(handle.work(id(1)), Availability::Ready { .. })).await;
-    until(secs(2), || matches!(handle.work(id(9)), Availability::Unknown)).await;
+    assert!(matches!(handle.availability(id(1)), Availability::Starting));
+    until(secs(2), || matches!(handle.availability(id(1)), Availability::Ready(_))).await;
+    until(secs(2), || matches!(handle.availability(id(9)), Availability::Unknown)).await;
 }
 
 /// Contract: C2.
@@ -375,15 +378,15 @@ async fn disconnect_returns_when_it_is_closed_and_connect_brings_it_back() {
     world.directory.set([spec(0)]);
     let handle = start(&world, world.config());
     until(secs(10), || all_connected(&handle, 1)).await;
-    assert!(handle.disconnect(id(0)).await.unwrap());
+    assert!(handle.disconnect(id(0), false).await.unwrap());
     assert_eq!((world.platform.open_now(), world.registry.holder(id(0))), (0, None));
-    assert!(matches!(handle.work(id(0)), Availability::Disabled));
+    assert!(matches!(handle.availability(id(0)), Availability::Disabled));
     sleep(LONG).await;
     assert_eq!(world.platform.logins.lock().unwrap().len(), 1);
     assert!(handle.connect(id(0)).await.unwrap());
     until(secs(2), || all_connected(&handle, 1)).await;
     assert!(!handle.connect(id(5)).await.unwrap());
-    assert!(!handle.disconnect(id(5)).await.unwrap());
+    assert!(!handle.disconnect(id(5), false).await.unwrap());
 }
 
 /// Contract: Q10.

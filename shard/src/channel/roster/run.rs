@@ -179,6 +179,9 @@ impl Work {
         if fenced > 0 {
             tracing::error!(channels = fenced, "leases could not be renewed in time: their channels are closed");
         }
+        for (platform, silent_ms) in self.members.silence(self.wall_ms()) {
+            self.roster.ports.metrics.silence.with_label_values(&[platform.as_str()]).set(silent_ms / 1000);
+        }
         if self.drained.is_some() {
             self.reconcile_stamp.tick();
         }

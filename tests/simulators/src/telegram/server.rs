@@ -173,7 +173,15 @@ pub(super) async fn serve(
             None => _ = counts.requests.insert(method.clone(), 1),
         }
     }
-    let work = answer(&server, bot.as_deref(), &method, &params);
+    if fault.is_some() {
+        server.changed();
+    }
+    let work = async {
+        let response = answer(&server, bot.as_deref(), &method, &params).await;
+        // Before a fault holds the answer back: people see what was done though the client doesn't.
+        server.changed();
+        response
+    };
     let response = match fault {
         None => work.await,
         Some(fault) => struck(fault, &line, work).await,
@@ -181,8 +189,8 @@ pub(super) async fn serve(
     let status = response.status();
     if let (Some(bot), false) = (&bot, status.is_success()) {
         *lock(&bot.state).counts.refused.entry(status.as_u16()).or_default() += 1;
+        server.changed();
     }
-    server.changed();
     response
 }
 

@@ -169,12 +169,13 @@ impl Group {
         }
     }
 
-    /// Drops what a lane holds and lets it read everything after `position` again.
+    /// Drops what a lane holds and lets it read that again, and everything from `position` on.
     pub(super) fn fall_behind(&mut self, conversation: &Conversation, position: u64) {
         let lane = self.lanes.entry(conversation.clone()).or_default();
         self.events -= lane.queue.len();
-        lane.queue.clear();
-        lane.behind = Some(lane.behind.map_or(position, |behind| behind.min(position)));
+        let held = lane.queue.drain(..).map(|item| item.position).min().unwrap_or(position);
+        let before = position.min(held) - 1;
+        lane.behind = Some(lane.behind.map_or(before, |behind| behind.min(before)));
     }
 
     /// Whether there is something to read, and room for it.

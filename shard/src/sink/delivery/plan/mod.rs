@@ -169,6 +169,7 @@ impl Plan {
         if self.stopped {
             return;
         }
+        self.call_waiting();
         loop {
             self.deliver(route, actions);
             if !self.call_waiting() {

@@ -173,11 +173,12 @@ impl Plan {
             group.in_reads = false;
             group.lane_next = !group.lane_next;
             let (lanes, more) = (group.wants_lane(caps), group.wants_more(caps));
-            if lanes && (group.lane_next || !more) {
-                if let Some((conversation, after, limit)) = group.next_hungry() {
-                    let scope = Scope::Conversation(destination, channel, conversation.clone());
-                    return Some((Want::Lane(LaneKey { group: key, conversation }), scope, after, limit));
-                }
+            if lanes
+                && (group.lane_next || !more)
+                && let Some((conversation, after, limit)) = group.next_hungry()
+            {
+                let scope = Scope::Conversation(destination, channel, conversation.clone());
+                return Some((Want::Lane(LaneKey { group: key, conversation }), scope, after, limit));
             }
             if more {
                 return Some((Want::Group(key), Scope::Channel(destination, channel), group.read_to, CHANNEL_PAGE));
@@ -294,7 +295,7 @@ fn found_again(group: &mut Group, item: &Item, settled: bool) {
             || lane.queue.iter().any(|held| held.position == item.position)
     });
     if !known && !settled {
-        group.fall_behind(&conversation, item.position - 1);
+        group.fall_behind(&conversation, item.position);
         group.go_on(&conversation);
     }
 }

@@ -148,7 +148,7 @@ impl Plan {
             _ => None,
         };
         self.edit(lane.group, |group, _| {
-            group.fall_behind(&lane.conversation, busy.position - 1);
+            group.fall_behind(&lane.conversation, busy.position);
             if let Some(lane) = group.lanes.get_mut(&lane.conversation) {
                 lane.failed = Some((busy.position, busy.failures + u32::from(failed)));
                 lane.rest = Some(Rest { since: now.mono, down });
@@ -216,11 +216,10 @@ impl Plan {
             }
         }
         for (due, until, key) in moved {
-            if let Some(lane) = self.groups.get_mut(&key.group).and_then(|group| group.lanes.get_mut(&key.conversation))
-            {
-                if let Some(rest) = &mut lane.rest {
-                    rest.down = None;
-                }
+            let group = self.groups.get_mut(&key.group);
+            let lane = group.and_then(|group| group.lanes.get_mut(&key.conversation));
+            if let Some(rest) = lane.and_then(|lane| lane.rest.as_mut()) {
+                rest.down = None;
             }
             let entry = (due, key);
             self.timers.remove(&entry);

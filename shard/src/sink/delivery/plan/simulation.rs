@@ -282,7 +282,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     /// Contract: E1. In order for each conversation and destination, never two at a time, each delivered or buried in the
     /// end, whatever crashes in between.
