@@ -260,6 +260,33 @@ fn a_data_directory_that_can_not_be_used_is_one_clear_line() {
     assert!(line.contains("/proc/x") && !line.contains("AAFD39"), "{line}");
 }
 
+/// Bad input: a full disk, a read-only one. In a mount namespace of its own, which takes root's rights.
+#[test]
+fn a_full_or_read_only_disk_is_one_clear_line_and_costs_nothing_queued() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let home = Home::new();
+    fs::create_dir(home.data_dir()).expect("made");
+    let (disk, bin) = (home.data_dir().display().to_string(), support::BIN);
+    let send = format!("{bin} send {CHANNEL} 7 hi");
+    let script = format!(
+        "mount -t tmpfs -o size=2m none {disk} && {send} && head -c 3m /dev/zero > {disk}/fill 2>/dev/null; \
+         {send} --shard-count 2; echo full $?; rm {disk}/fill; mount -o remount,ro {disk} && {send}; echo read-only $?; \
+         mount -o remount,rw {disk} && {send} && {bin} dead list; echo rest $?"
+    );
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]).env("SHARDVISOR_DATA_DIR", &disk);
+    let output = command.output().expect("unshare");
+    let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let told: Vec<&str> = told.lines().filter(|line| line.len() != 36).collect();
+    assert_eq!(told, ["full 78", "read-only 78", "rest 0"], "{output:?}");
+    let errors: Vec<&str> = errors.lines().collect();
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert!(errors[0].starts_with("shardvisor: ") && errors[0].contains("disk"), "{errors:?}");
+    assert!(errors[1].starts_with("shardvisor: ") && errors[1].contains("writable"), "{errors:?}");
+}
+
 /// Root's commands leave nothing behind that the daemon's user could not open.
 #[test]
 fn a_command_of_root_becomes_the_owner_of_the_data_directory() {
