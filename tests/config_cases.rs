@@ -343,6 +343,7 @@ fn a_secret_file_that_can_not_be_trusted_is_refused() {
     let home = Home::new();
     for (path, expected) in [
         (secret_file(&home, "loose", "hunter2", 0o622), "mode 0622 lets others write it: expected 0600"),
+        (secret_file(&home, "group", "hunter2", 0o620), "mode 0620 lets others write it"),
         (secret_file(&home, "empty", "\n", 0o600), "is empty"),
         (secret_file(&home, "large", &"x".repeat(100_000), 0o600), "too many for a secret"),
         (home.dir.path().to_owned(), "no regular file"),
