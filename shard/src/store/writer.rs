@@ -307,6 +307,7 @@ impl Thread {
                 && self.connection.is_autocommit()
             {
                 // The whole transaction is gone, and with it what had gone well.
+                self.checkpoint();
                 let error = error.clone();
                 ran.push((op, outcome));
                 ran.into_iter().for_each(|(op, outcome)| op.finish(Err(outcome.err().unwrap_or(error.clone()))));
@@ -320,6 +321,9 @@ impl Thread {
             self.rollback();
             Ok(())
         };
+        if committed.is_err() {
+            self.checkpoint();
+        }
         for (op, outcome) in ran {
             op.finish(outcome.and_then(|()| committed.clone()));
         }
@@ -337,11 +341,17 @@ impl Thread {
         outcome
     }
 
-    /// Empties a WAL that a burst has left long. Nobody is waited for: the next quiet moment is as good.
+    /// Empties a WAL that a burst has left long.
     fn truncate(&self) {
-        if !self.wal.metadata().is_ok_and(|wal| wal.len() > WAL_KEPT) {
-            return;
+        if self.wal.metadata().is_ok_and(|wal| wal.len() > WAL_KEPT) {
+            self.checkpoint();
         }
+    }
+
+    /// Moves the WAL into the file and empties it. After a failed write this is what may make room: a full disk has no
+    /// space for a longer WAL, but the file may have pages to spare. Nobody is waited for: the next quiet moment is as
+    /// good.
+    fn checkpoint(&self) {
         let _ = self.connection.busy_timeout(Duration::ZERO);
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         let _ = self.connection.busy_timeout(BUSY_TIMEOUT);

@@ -132,8 +132,10 @@ impl State {
         if session != self.session {
             return None;
         }
-        let unread_suspects = if self.cursor < self.suspect_to { self.suspect_to } else { 0 };
-        let bound = self.out.last().copied().unwrap_or(0).max(unread_suspects);
+        // Suspects that this session has not come to stay under suspicion.
+        let unread = (self.cursor < self.suspect_to).then_some(self.suspect_to);
+        let held = self.ahead.keys().chain(&self.returned).copied().filter(|id| *id <= self.suspect_to);
+        let bound = held.chain(unread).chain(self.out.last().copied()).max().unwrap_or(0);
         *self = Self { session: 0, count: self.count, ..Self::default() };
         Some(bound)
     }
@@ -142,7 +144,6 @@ impl State {
     pub(super) fn stop(&mut self, session: u64) {
         if session == self.session {
             self.stopped = true;
-            self.ahead.clear();
             self.wake.notify_one();
         }
     }

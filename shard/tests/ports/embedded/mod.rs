@@ -1,6 +1,10 @@
 //! The embedded adapters: the suites on SQLite files, and what only they promise.
 
 mod directory;
+mod disk;
+mod import;
+mod kill;
+mod model;
 mod outbox;
 mod queue;
 mod registry;

@@ -276,7 +276,7 @@ pub(crate) async fn a_send_that_did_not_happen_can_be_tried_again(mut harness: i
     assert_eq!(reserve(&registry, "j", &me, None).await, Reservation::Fresh);
 }
 
-/// Contract: Q8. Field report R30.
+/// Contract: Q8. Field report R33.
 pub(crate) async fn what_a_dead_process_had_on_the_wire_is_sent_again_under_its_id_or_uncertain(
     mut harness: impl RegistryHarness,
 ) {
