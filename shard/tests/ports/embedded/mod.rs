@@ -4,6 +4,7 @@ mod directory;
 mod disk;
 mod import;
 mod kill;
+mod lease_model;
 mod model;
 mod outbox;
 mod queue;
