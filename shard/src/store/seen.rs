@@ -82,8 +82,8 @@ mod tests {
         let fresh = seen.remember(connection, &[id; 16]).expect("remembered");
         let position = seen.next_position();
         if fresh && id == 1 {
-            let sql =
-                "INSERT INTO outbox (position, id, channel, seq, handler, event) VALUES (?1, ?2, x'00', 1, 0, x'00')";
+            let sql = "INSERT INTO outbox (position, id, channel, seq, handler, at_ms, event)
+                 VALUES (?1, ?2, x'00', 1, 0, 0, x'00')";
             connection.execute(sql, (position, [id; 16])).expect("stored");
         }
         seen.end(connection).expect("ended");

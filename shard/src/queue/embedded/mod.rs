@@ -7,6 +7,7 @@
 
 mod consumer;
 mod file;
+mod moves;
 mod rows;
 mod state;
 
@@ -25,15 +26,12 @@ use self::{
     file::{QueueFile, lock},
     state::Id,
 };
-use super::{Consumer, DeadLetter, Delivery, Depth, Headers, Message, Queue, QueueError, Receipt};
+use super::{Consumer, DeadLetter, Delivery, Depth, Message, Queue, QueueError, Receipt};
 use crate::{
     identity::{QueueBase, QueueName},
     job::Lane,
-    store::{Index, OpError, Peers, SlotStore, StoreError, Writer, knock},
+    store::{Index, Peers, SlotStore, StoreError, Writer, knock},
 };
-
-/// Marks the tag of a parked row.
-const PARKED: u64 = 1 << 62;
 
 /// The queues of a data directory.
 pub struct EmbeddedQueue {
@@ -74,30 +72,6 @@ impl EmbeddedQueue {
         self.files.lock().expect("files").get(&index).and_then(|cell| cell.get().cloned())
     }
 
-    /// The file that a receipt is of, if the delivery is still out.
-    fn settling(&self, receipt: &Receipt) -> Result<(Arc<QueueFile>, Id, bool), QueueError> {
-        let stale = || QueueError::Stale { queue: receipt.queue.to_string() };
-        let (id, parked) = ((receipt.tag & !PARKED) as Id, receipt.tag & PARKED != 0);
-        let file = self.open_file(receipt.queue.index).ok_or_else(stale)?;
-        let out = file.state(receipt.queue.base).is_out(receipt.session, id, parked);
-        if out { Ok((file, id, parked)) } else { Err(stale()) }
-    }
-
-    /// Does the work of a settlement in one transaction; the delivery is no longer out once that is durable.
-    async fn settle(
-        &self,
-        receipt: &Receipt,
-        work: impl FnOnce(&Connection, Id, bool) -> Result<(), OpError> + Send + 'static,
-    ) -> Result<(), QueueError> {
-        let (file, id, parked) = self.settling(receipt)?;
-        let (states, base, session) = (file.states(), receipt.queue.base, receipt.session);
-        let done = file.writer.write_then(
-            move |connection| work(connection, id, parked),
-            move |()| lock(&states, base).settled(session, id, parked),
-        );
-        done.await.map_err(|error| queue_error(error, receipt.queue))
-    }
-
     async fn writer(&self, queue: QueueName, create: bool) -> Result<Arc<Writer>, QueueError> {
         if let Some(file) = self.open_file(queue.index) {
             return Ok(file.writer.clone());
@@ -113,6 +87,32 @@ impl EmbeddedQueue {
             Some(states) => lock(&states, queue.base).published(id, message),
             None => knock(peers.dir(), &rows::wake_name(queue.index)),
         }
+    }
+
+    /// See [`Queue::publish`].
+    pub(super) async fn append(&self, queue: QueueName, message: Message) -> Result<(), QueueError> {
+        let writer = self.writer(queue, false).await?;
+        let tell = self.tell(queue);
+        let shown = message.clone();
+        let appended = writer.write_then(
+            move |connection| rows::append(connection, queue.base, &message),
+            move |id| {
+                if let Some(id) = id {
+                    tell(*id, &shown);
+                }
+            },
+        );
+        match appended.await.map_err(|error| queue_error(error, queue))? {
+            Some(_) => Ok(()),
+            None => Err(QueueError::Missing { queue: queue.to_string() }),
+        }
+    }
+
+    /// See [`Queue::drop_dead`].
+    pub(super) async fn drop_letter(&self, queue: QueueName, number: u64) -> Result<bool, QueueError> {
+        let writer = self.writer(queue, false).await?;
+        let dropped = writer.write(move |connection| rows::drop_dead(connection, queue.base, number)).await;
+        dropped.map_err(|error| queue_error(error, queue))
     }
 }
 
@@ -160,21 +160,7 @@ impl Queue for EmbeddedQueue {
     }
 
     async fn publish(&self, queue: QueueName, message: Message) -> Result<(), QueueError> {
-        let writer = self.writer(queue, false).await?;
-        let tell = self.tell(queue);
-        let shown = message.clone();
-        let appended = writer.write_then(
-            move |connection| rows::append(connection, queue.base, &message),
-            move |id| {
-                if let Some(id) = id {
-                    tell(*id, &shown);
-                }
-            },
-        );
-        match appended.await.map_err(|error| queue_error(error, queue))? {
-            Some(_) => Ok(()),
-            None => Err(QueueError::Missing { queue: queue.to_string() }),
-        }
+        self.append(queue, message).await
     }
 
     async fn ack(&self, receipt: Receipt) -> Result<(), QueueError> {
@@ -182,91 +168,19 @@ impl Queue for EmbeddedQueue {
     }
 
     async fn release(&self, receipts: Vec<Receipt>) -> Result<(), QueueError> {
-        let mut stale = None;
-        let mut parked: HashMap<(QueueName, u64), Vec<Id>> = HashMap::new();
-        for receipt in receipts {
-            match self.settling(&receipt) {
-                Err(error) => stale = Some(error),
-                Ok((_, id, true)) => parked.entry((receipt.queue, receipt.session)).or_default().push(id),
-                Ok((file, id, false)) => file.state(receipt.queue.base).released(receipt.session, id),
-            }
-        }
-        for ((queue, session), ids) in parked {
-            let file = self.consumed(queue).await?;
-            let (states, back) = (file.states(), ids.clone());
-            let done = file.writer.write_then(
-                move |connection| rows::put_back(connection, &ids),
-                move |()| {
-                    let mut state = lock(&states, queue.base);
-                    back.iter().for_each(|id| state.settled(session, *id, true));
-                },
-            );
-            done.await.map_err(|error| queue_error(error, queue))?;
-        }
-        stale.map_or(Ok(()), Err)
+        self.put_back(receipts).await
     }
 
     async fn forward(&self, receipt: Receipt, to: QueueName, message: Message) -> Result<(), QueueError> {
-        if to.index != receipt.queue.index {
-            self.settling(&receipt)?;
-            self.publish(to, message).await?;
-            return self.settle(&receipt, rows::remove).await;
-        }
-        let (file, id, parked) = self.settling(&receipt)?;
-        let (states, from, session) = (file.states(), receipt.queue.base, receipt.session);
-        let (tell, shown) = (self.tell(to), message.clone());
-        let moved = file.writer.write_then(
-            move |connection| {
-                let appended = rows::append(connection, to.base, &message)?;
-                if appended.is_some() {
-                    rows::remove(connection, id, parked)?;
-                }
-                Ok(appended)
-            },
-            move |appended| {
-                if let Some(new) = appended {
-                    lock(&states, from).settled(session, id, parked);
-                    tell(*new, &shown);
-                }
-            },
-        );
-        match moved.await.map_err(|error| queue_error(error, to))? {
-            Some(_) => Ok(()),
-            None => Err(QueueError::Missing { queue: to.to_string() }),
-        }
+        self.move_to(receipt, to, message).await
     }
 
     async fn park(&self, receipt: Receipt, lane: &Lane, seq: u64, message: Message) -> Result<(), QueueError> {
-        let lane = Lane { base: receipt.queue.base, ..lane.clone() };
-        let work = move |connection: &Connection, id: Id, parked: bool| {
-            if parked {
-                return rows::park_again(connection, id, seq, &message);
-            }
-            rows::park(connection, &lane, seq, &message)?;
-            rows::remove(connection, id, false)
-        };
-        self.settle(&receipt, work).await
+        self.set_aside(receipt, lane, seq, message).await
     }
 
     async fn unpark(&self, queue: QueueName, lane: &Lane, limit: usize) -> Result<Vec<Delivery>, QueueError> {
-        let file = self.consumed(queue).await?;
-        let session = file.state(queue.base).session();
-        if session == 0 {
-            return Err(QueueError::Stale { queue: queue.to_string() });
-        }
-        let lane = Lane { base: queue.base, ..lane.clone() };
-        let states = file.states();
-        let unparked = file.writer.write_then(
-            move |connection| rows::unpark(connection, &lane, limit, session),
-            move |rows| lock(&states, queue.base).unparked(session, rows.iter().map(|(id, ..)| *id)),
-        );
-        let rows = unparked.await.map_err(|error| queue_error(error, queue))?;
-        let delivery = |(id, message, redelivered): (Id, Message, bool)| Delivery {
-            receipt: Receipt { queue, tag: id as u64 | PARKED, session },
-            message,
-            redelivered,
-        };
-        Ok(rows.into_iter().map(delivery).collect())
+        self.take_up(queue, lane, limit).await
     }
 
     async fn bury(&self, receipt: Receipt, message: Message) -> Result<(), QueueError> {
@@ -323,39 +237,10 @@ impl Queue for EmbeddedQueue {
     }
 
     async fn replay(&self, queue: QueueName, number: u64, to: QueueName) -> Result<bool, QueueError> {
-        let writer = self.writer(queue, false).await?;
-        let letter = writer.read(move |connection| rows::dead_letter(connection, queue.base, number)).await;
-        let Some(letter) = letter.map_err(|error| queue_error(error, queue))? else { return Ok(false) };
-        let headers = Headers { foreign: letter.headers.foreign, ..Headers::default() };
-        let message = Message { body: letter.body, headers };
-        if to.index != queue.index {
-            self.publish(to, message).await?;
-            return self.drop_dead(queue, number).await;
-        }
-        let (tell, shown) = (self.tell(to), message.clone());
-        let moved = writer.write_then(
-            move |connection| {
-                if !rows::declared(connection, to.base)? {
-                    return Ok(None);
-                }
-                let there = rows::drop_dead(connection, queue.base, number)?;
-                Ok(Some(if there { rows::append(connection, to.base, &message)? } else { None }))
-            },
-            move |moved| {
-                if let Some(Some(id)) = moved {
-                    tell(*id, &shown);
-                }
-            },
-        );
-        match moved.await.map_err(|error| queue_error(error, queue))? {
-            Some(moved) => Ok(moved.is_some()),
-            None => Err(QueueError::Missing { queue: to.to_string() }),
-        }
+        self.revive(queue, number, to).await
     }
 
     async fn drop_dead(&self, queue: QueueName, number: u64) -> Result<bool, QueueError> {
-        let writer = self.writer(queue, false).await?;
-        let dropped = writer.write(move |connection| rows::drop_dead(connection, queue.base, number)).await;
-        dropped.map_err(|error| queue_error(error, queue))
+        self.drop_letter(queue, number).await
     }
 }

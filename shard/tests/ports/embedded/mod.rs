@@ -1,6 +1,11 @@
 //! The embedded adapters: the suites on SQLite files, and what only they promise.
 
 mod directory;
+mod disk;
+mod import;
+mod kill;
+mod lease_model;
+mod model;
 mod outbox;
 mod queue;
 mod registry;

@@ -1,0 +1,70 @@
+//! A piece of work with its type erased, and how long the oldest one has waited.
+
+use std::{sync::atomic::AtomicU64, time::Instant};
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::super::{OpError, StoreError};
+
+/// A piece of work, its type erased.
+pub(super) trait Op: Send {
+    fn writes(&self) -> bool;
+    fn run(&mut self, connection: &Connection) -> Result<(), OpError>;
+    fn finish(self: Box<Self>, outcome: Result<(), StoreError>);
+}
+
+pub(super) struct Work<T, F, A> {
+    pub(super) writes: bool,
+    pub(super) work: Option<F>,
+    pub(super) value: Option<T>,
+    pub(super) after: A,
+    pub(super) reply: Option<oneshot::Sender<Result<T, StoreError>>>,
+}
+
+impl<T, F, A> Op for Work<T, F, A>
+where
+    T: Send,
+    F: FnOnce(&Connection) -> Result<T, OpError> + Send,
+    A: FnOnce(&T) + Send,
+{
+    fn writes(&self) -> bool {
+        self.writes
+    }
+
+    fn run(&mut self, connection: &Connection) -> Result<(), OpError> {
+        if let Some(work) = self.work.take() {
+            self.value = Some(work(connection)?);
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<(), StoreError>) {
+        let this = *self;
+        let answer = match (outcome, this.value) {
+            (Ok(()), Some(value)) => {
+                (this.after)(&value);
+                Ok(value)
+            }
+            (Err(error), _) => Err(error),
+            (Ok(()), None) => return,
+        };
+        if let Some(reply) = this.reply {
+            // Whoever asked may have gone; the work is done all the same.
+            let _ = reply.send(answer);
+        }
+    }
+}
+
+pub(super) struct Queued {
+    pub(super) op: Box<dyn Op>,
+    pub(super) at: Instant,
+}
+
+/// Since when the oldest piece of work waits, for the check-in.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) started: Instant,
+    /// Milliseconds after `started`, plus one; 0 while there is nothing to do.
+    pub(super) since: AtomicU64,
+}

@@ -1,0 +1,122 @@
+//! Group commit, seen from its callers.
+
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::Writer;
+use crate::{
+    identity::ChannelId,
+    store::{OpError, StoreError, open::connect, schema::Kind},
+};
+
+fn put(number: i64) -> impl FnOnce(&Connection) -> Result<i64, OpError> + Send {
+    move |connection| {
+        let sql = "INSERT INTO queues (base, last_id, out_mark) VALUES (?1, 0, 0)";
+        connection.prepare_cached(sql)?.execute([number])?;
+        Ok(number)
+    }
+}
+
+fn all(connection: &Connection) -> Result<Vec<i64>, OpError> {
+    let mut statement = connection.prepare_cached("SELECT base FROM queues ORDER BY base")?;
+    let rows = statement.query_map([], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn start(dir: &std::path::Path) -> Writer {
+    let path = dir.join("queue.db");
+    Writer::start(&path, connect(&path, Kind::Slot, true).expect("opened"), None).expect("started")
+}
+
+#[tokio::test]
+async fn work_that_fails_is_undone_alone_and_its_neighbours_are_stored() {
+    let base = tempfile::tempdir().expect("directory");
+    let writer = start(base.path());
+    // Holds the thread up, so that what follows shares a transaction.
+    let (go, gate) = std::sync::mpsc::channel::<()>();
+    writer.post(move |_| {
+        let _ = gate.recv();
+        Ok(())
+    });
+    let channel = ChannelId::from_uuid(uuid::Uuid::nil());
+    let half = move |connection: &Connection| {
+        put(2)(connection)?;
+        Err::<(), _>(OpError::ChannelFenced(channel))
+    };
+    let first = writer.write(put(1));
+    let failing = writer.write(half);
+    let doubled = writer.write(put(1));
+    let last = writer.write(put(3));
+    let seen = writer.read(all);
+    let release = async { go.send(()).expect("waits") };
+    let (first, failing, doubled, last, seen, ()) = tokio::join!(first, failing, doubled, last, seen, release);
+    assert_eq!((first, last), (Ok(1), Ok(3)));
+    assert_eq!(failing, Err(StoreError::ChannelFenced(channel)));
+    assert!(matches!(doubled, Err(StoreError::Refused { .. })), "{doubled:?}");
+    assert_eq!(seen, Ok(vec![1, 3]));
+}
+
+#[tokio::test]
+async fn dropping_the_handle_waits_for_what_was_given() {
+    let base = tempfile::tempdir().expect("directory");
+    let writer = start(base.path());
+    for number in 0..100 {
+        writer.post(move |connection| put(number)(connection).map(|_| ()));
+    }
+    drop(writer);
+    let writer = start(base.path());
+    assert_eq!(writer.read(all).await.expect("read").len(), 100);
+}
+
+#[tokio::test]
+async fn work_is_done_also_when_its_caller_stops_waiting() {
+    let base = tempfile::tempdir().expect("directory");
+    let writer = start(base.path());
+    let mut asked = Box::pin(writer.write(put(1)));
+    let _ = futures_util::poll!(&mut asked);
+    drop(asked);
+    assert_eq!(writer.read(all).await.expect("read"), [1]);
+}
+
+#[tokio::test]
+async fn it_is_seen_for_how_long_work_waits() {
+    let base = tempfile::tempdir().expect("directory");
+    let writer = start(base.path());
+    let (go, gate) = std::sync::mpsc::channel::<()>();
+    let (began, begun) = tokio::sync::oneshot::channel();
+    writer.post(move |_| {
+        let _ = began.send(());
+        let _ = gate.recv();
+        Ok(())
+    });
+    begun.await.expect("began");
+    let first = writer.waiting().expect("one waits");
+    while writer.waiting().expect("one waits") <= first {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(go);
+    writer.read(all).await.expect("read");
+    while writer.waiting().is_some() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_wal_that_a_burst_has_left_long_is_emptied_in_a_quiet_moment() {
+    let base = tempfile::tempdir().expect("directory");
+    let writer = start(base.path());
+    let fill = |connection: &Connection| {
+        connection.execute("INSERT INTO jobs (id, body) VALUES (1, zeroblob(1000000))", [])?;
+        Ok(())
+    };
+    writer.write(fill).await.expect("stored");
+    let wal = base.path().join("queue.db-wal");
+    assert!(wal.metadata().expect("there").len() > 1_000_000);
+    let emptied = async {
+        while wal.metadata().expect("there").len() > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), emptied).await.expect("emptied");
+}

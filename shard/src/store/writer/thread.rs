@@ -1,0 +1,183 @@
+//! What the thread does: it takes what has queued up, runs it in one transaction, commits, and tells the outcomes.
+
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::Ordering,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::Duration,
+};
+
+use rusqlite::Connection;
+
+use super::{
+    super::{OpError, StoreError, open::BUSY_TIMEOUT},
+    Token,
+    op::{Op, Queued, Waiting},
+};
+
+/// At most this many pieces of work share a transaction.
+const BATCH: usize = 512;
+/// How long after the last write the WAL is looked at, and how long it may stay.
+const SETTLE: Duration = Duration::from_secs(3);
+const WAL_KEPT: u64 = 256 << 10;
+
+/// What the thread owns.
+pub(super) struct Thread {
+    pub(super) path: String,
+    pub(super) wal: PathBuf,
+    pub(super) connection: Connection,
+    pub(super) token: Token,
+    pub(super) waiting: Arc<Waiting>,
+}
+
+impl Thread {
+    /// Until every handle is gone.
+    pub(super) fn run(self, receiver: &Receiver<Queued>) {
+        let mut batch = VecDeque::new();
+        let mut written = false;
+        loop {
+            let first = if written {
+                match receiver.recv_timeout(SETTLE) {
+                    Ok(queued) => queued,
+                    Err(RecvTimeoutError::Timeout) => {
+                        self.truncate();
+                        written = false;
+                        continue;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            } else {
+                match receiver.recv() {
+                    Ok(queued) => queued,
+                    Err(_) => break,
+                }
+            };
+            let since = first.at.saturating_duration_since(self.waiting.started).as_millis() as u64 + 1;
+            self.waiting.since.store(since, Ordering::Relaxed);
+            batch.push_back(first.op);
+            while batch.len() < BATCH {
+                match receiver.try_recv() {
+                    Ok(queued) => batch.push_back(queued.op),
+                    Err(_) => break,
+                }
+            }
+            if batch.iter().any(|op| op.writes()) {
+                written = true;
+                while !batch.is_empty() {
+                    self.transaction(&mut batch);
+                }
+            } else {
+                let ours = self.check_token();
+                for mut op in batch.drain(..) {
+                    let read = |()| op.run(&self.connection).map_err(|error| error.at(&self.path));
+                    let outcome = ours.clone().and_then(read);
+                    op.finish(outcome);
+                }
+            }
+            self.waiting.since.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn statement(&self, sql: &str) -> Result<(), StoreError> {
+        let done = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
+        done.map(|_| ()).map_err(|error| OpError::Sqlite(error).at(&self.path))
+    }
+
+    fn begin(&self) -> Result<(), StoreError> {
+        self.statement("BEGIN IMMEDIATE")?;
+        self.check_token().inspect_err(|_| self.rollback())
+    }
+
+    /// Nobody newer has opened the file since we did.
+    fn check_token(&self) -> Result<(), StoreError> {
+        let Some(token) = self.token else { return Ok(()) };
+        let found: Result<i64, _> = self
+            .connection
+            .prepare_cached("SELECT token FROM owner")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)));
+        match found {
+            Ok(found) if found == token => Ok(()),
+            Ok(_) => Err(StoreError::Fenced { path: self.path.clone() }),
+            Err(error) => Err(OpError::Sqlite(error).at(&self.path)),
+        }
+    }
+
+    fn rollback(&self) {
+        // After some errors SQLite has rolled back by itself.
+        if !self.connection.is_autocommit() {
+            let _ = self.statement("ROLLBACK");
+        }
+    }
+
+    /// Runs what is in the batch in one transaction. What is left in it afterwards must be tried in the next one.
+    fn transaction(&self, batch: &mut VecDeque<Box<dyn Op>>) {
+        if let Err(error) = self.begin() {
+            batch.drain(..).for_each(|op| op.finish(Err(error.clone())));
+            return;
+        }
+        let alone = batch.len() == 1;
+        let mut ran: Vec<(Box<dyn Op>, Result<(), StoreError>)> = Vec::with_capacity(batch.len());
+        while let Some(mut op) = batch.pop_front() {
+            let outcome = if alone || !op.writes() {
+                op.run(&self.connection).map_err(|error| error.at(&self.path))
+            } else {
+                self.in_savepoint(&mut op)
+            };
+            if let Err(error) = &outcome
+                && self.connection.is_autocommit()
+            {
+                // The whole transaction is gone, and with it what had gone well.
+                self.checkpoint();
+                let error = error.clone();
+                ran.push((op, outcome));
+                ran.into_iter().for_each(|(op, outcome)| op.finish(Err(outcome.err().unwrap_or(error.clone()))));
+                return;
+            }
+            ran.push((op, outcome));
+        }
+        let committed = if ran.iter().any(|(_, outcome)| outcome.is_ok()) {
+            self.statement("COMMIT").inspect_err(|_| self.rollback())
+        } else {
+            self.rollback();
+            Ok(())
+        };
+        if committed.is_err() {
+            self.checkpoint();
+        }
+        for (op, outcome) in ran {
+            op.finish(outcome.and_then(|()| committed.clone()));
+        }
+    }
+
+    fn in_savepoint(&self, op: &mut Box<dyn Op>) -> Result<(), StoreError> {
+        self.statement("SAVEPOINT op")?;
+        let outcome = op.run(&self.connection).map_err(|error| error.at(&self.path));
+        if self.connection.is_autocommit() {
+            return outcome;
+        }
+        let undone = if outcome.is_err() { self.statement("ROLLBACK TO op") } else { Ok(()) };
+        // What can't be undone alone is undone with all that shares its transaction.
+        undone.and_then(|()| self.statement("RELEASE op")).inspect_err(|_| self.rollback())?;
+        outcome
+    }
+
+    /// Empties a WAL that a burst has left long.
+    fn truncate(&self) {
+        if self.wal.metadata().is_ok_and(|wal| wal.len() > WAL_KEPT) {
+            self.checkpoint();
+        }
+    }
+
+    /// Moves the WAL into the file and empties it. After a failed write this is what may make room: a full disk has no
+    /// space for a longer WAL, but the file may have pages to spare. Nobody is waited for: the next quiet moment is as
+    /// good.
+    fn checkpoint(&self) {
+        let _ = self.connection.busy_timeout(Duration::ZERO);
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        let _ = self.connection.busy_timeout(BUSY_TIMEOUT);
+    }
+}
