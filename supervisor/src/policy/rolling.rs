@@ -46,48 +46,64 @@ impl State {
 
     pub(crate) fn advance_roll(&mut self) {
         while let Some(roll) = &mut self.roll {
-            let id = roll.id;
-            if let Some(slot) = roll.current {
+            let (id, current, next) = (roll.id, roll.current, roll.pending.front().copied());
+            let done = match (current, next) {
                 // Between being asked to leave and serving again there is nothing to do but wait.
-                if self.slot(slot).life().is_none() && self.slot(slot).written_off() {
-                    self.roll_failed(slot, self.slot(slot).last_exit.as_ref().map_or(ExitReason::Exit, |e| e.reason));
-                    continue;
+                (Some(slot), _) => self.rolled(slot) || self.gives_up_on(slot),
+                (None, Some(slot)) => self.take_turn(slot, id),
+                (None, None) => {
+                    self.roll = None;
+                    self.tell(News::RollDone { id });
+                    if self.roll_queued {
+                        self.begin_roll();
+                    }
+                    true
                 }
-                if !self.rolled(slot) {
-                    return;
-                }
-                if let Some(roll) = &mut self.roll {
-                    roll.current = None;
-                }
-                continue;
-            }
-            let Some(slot) = roll.pending.front().copied() else {
-                self.roll = None;
-                self.tell(News::RollDone { id });
-                if self.roll_queued {
-                    self.begin_roll();
-                }
-                continue;
             };
-            let fresh = self.life(slot).is_some_and(|life| life.generation == id);
-            let old = self.life(slot).is_some() && !fresh;
-            if old && !self.others_settled(slot) {
+            if !done {
                 return;
             }
-            if let Some(roll) = &mut self.roll {
-                roll.pending.pop_front();
-                roll.current = Some(slot);
-            }
-            if old {
-                self.leave(slot, ExitReason::Roll);
-            } else if !fresh && !matches!(self.slot(slot).condition, Condition::Spawning) {
-                // An operator wants it tried: its past does not count.
-                let state = self.slot_mut(slot);
-                state.deaths.clear();
-                state.boot_failures = 0;
-                self.spawn(slot);
+            if let Some(roll) = &mut self.roll
+                && current.is_some()
+                && roll.current == current
+            {
+                roll.current = None;
             }
         }
+    }
+
+    /// A slot's turn begins, unless that would take a second one away.
+    fn take_turn(&mut self, slot: u32, id: u64) -> bool {
+        let fresh = self.life(slot).is_some_and(|life| life.generation == id);
+        let old = self.life(slot).is_some() && !fresh;
+        if old && !self.others_settled(slot) {
+            return false;
+        }
+        if let Some(roll) = &mut self.roll {
+            roll.pending.pop_front();
+            roll.current = Some(slot);
+        }
+        if old {
+            self.leave(slot, ExitReason::Roll);
+        } else if !fresh && !matches!(self.slot(slot).condition, Condition::Spawning) {
+            // An operator wants it tried: its past does not count.
+            let state = self.slot_mut(slot);
+            state.deaths.clear();
+            state.boot_failures = 0;
+            self.spawn(slot);
+        }
+        true
+    }
+
+    /// This slot served, fell, and is past its intensity before the roll could go on.
+    fn gives_up_on(&mut self, slot: u32) -> bool {
+        let reason = match self.slot(slot).condition {
+            Condition::Slow { reason, .. } => reason,
+            Condition::Config => ExitReason::Config,
+            _ => return false,
+        };
+        self.roll_failed(slot, reason);
+        true
     }
 
     /// This slot's new life serves.

@@ -104,9 +104,9 @@ pub(crate) fn check_action(world: &mut World, action: &Action) {
         }
         Action::Tell(News::Lost { slot, reason, .. }) => {
             // What falls over by itself after its return is not down on the roll's account.
-            if !matches!(reason, ExitReason::Roll | ExitReason::Memory) && !world.was_leaving(*slot) {
-                world.seen.taken_down.remove(slot);
-            }
+            let asked = matches!(reason, ExitReason::Roll | ExitReason::Memory) || world.was_leaving(*slot);
+            let down = &mut world.seen.taken_down;
+            *down = down.iter().copied().filter(|other| asked || other != slot).collect();
         }
         Action::Tell(News::Ready) => {
             assert!(!world.seen.ready_told, "ready is told once");
