@@ -21,6 +21,7 @@
 
 mod group;
 mod read;
+mod scan;
 mod settle;
 mod site;
 
@@ -33,7 +34,8 @@ use std::{
 pub(super) use self::settle::{Outcome, Write};
 use self::{
     group::{Caps, Group},
-    read::{Loading, Scan},
+    read::Loading,
+    scan::Scan,
     site::SiteState,
 };
 use super::backoff::Backoff;

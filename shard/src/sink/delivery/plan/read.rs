@@ -3,38 +3,14 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use super::{
-    Action, Conversation, GroupKey, LaneKey, Now, Plan,
-    group::{Group, Item, Offer},
+    Action, GroupKey, LaneKey, Now, Plan,
+    group::{Item, Offer},
 };
 use crate::sink::{Destination, Scope, Stored};
 
-/// How many events are read at once for a whole destination, and for a channel.
-const SCAN_PAGE: usize = 256;
+/// How many events of a channel are read at once.
 const CHANNEL_PAGE: usize = 32;
 const LOAD_AGAIN_AFTER: Duration = Duration::from_secs(1);
-
-/// A pass through all that is open for a destination.
-#[derive(Debug)]
-pub(super) struct Scan {
-    pub(super) destination: Destination,
-    after: u64,
-    /// At start: nothing of this destination is known before it has ended, and pushes are left to it.
-    /// Otherwise it looks for what was opened again behind everybody's back.
-    first: bool,
-    done: bool,
-    /// Another pass was asked for while this one runs.
-    again: bool,
-}
-
-impl Scan {
-    pub(super) fn first(destination: Destination) -> Self {
-        Self { destination, after: 0, first: true, done: false, again: false }
-    }
-
-    fn restart(&mut self) {
-        *self = Self { first: false, ..Self::first(self.destination) };
-    }
-}
 
 /// Who wants to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,17 +83,6 @@ impl Plan {
         }
     }
 
-    /// Looks through the outbox once more, for what was opened again (a dead letter that was replayed).
-    pub(in super::super) fn rescan(&mut self) {
-        for scan in &mut self.scans {
-            if scan.done {
-                scan.restart();
-            } else {
-                scan.again = true;
-            }
-        }
-    }
-
     /// What was asked for. `page` holds events of that scope, oldest first, at most as many as asked for.
     pub(in super::super) fn loaded(&mut self, page: Vec<Stored>) {
         let Some(loading) = self.loading.take() else { return };
@@ -159,11 +124,6 @@ impl Plan {
         actions.push(Action::Load { scope, after, limit });
     }
 
-    fn scan(&mut self) -> Option<(Want, Scope, u64, usize)> {
-        let scan = self.scans.iter().find(|scan| !scan.done)?;
-        Some((Want::Scan(scan.destination), Scope::Destination(scan.destination), scan.after, SCAN_PAGE))
-    }
-
     fn read(&mut self) -> Option<(Want, Scope, u64, usize)> {
         while let Some(key) = self.reads.pop_front() {
             let (destination, channel) = key;
@@ -185,32 +145,6 @@ impl Plan {
             }
         }
         None
-    }
-
-    fn scanned(&mut self, destination: Destination, page: Vec<Stored>, last: bool) {
-        let Some(scan) = self.scans.iter_mut().find(|scan| scan.destination == destination) else { return };
-        let first = scan.first;
-        scan.after = page.last().map_or(scan.after, |stored| stored.position);
-        scan.done = last;
-        if last && scan.again {
-            scan.restart();
-        }
-        for (key, item) in items(page, destination) {
-            if first {
-                self.edit(key, |group, caps| {
-                    if item.position > group.read_to && !group.behind {
-                        let position = item.position;
-                        match group.offer(item, caps) {
-                            Offer::Full => group.behind = true,
-                            Offer::Taken | Offer::Left => group.read_to = position,
-                        }
-                    }
-                });
-            } else {
-                let settled = self.is_settled(destination, item.position);
-                self.edit(key, |group, _| found_again(group, &item, settled));
-            }
-        }
     }
 
     fn group_read(&mut self, key: GroupKey, page: Vec<Stored>, last: bool) {
@@ -266,41 +200,19 @@ impl Plan {
         });
     }
 
-    fn is_settled(&self, destination: Destination, position: u64) -> bool {
+    pub(super) fn is_settled(&self, destination: Destination, position: u64) -> bool {
         self.unwritten.contains(&(destination, position)) || self.ghosts.contains(&(destination, position))
     }
 
-    fn in_first_scan(&self, destination: Destination) -> bool {
-        self.scans.iter().any(|scan| scan.destination == destination && scan.first && !scan.done)
-    }
-
     /// A read of theirs that is under way may not show what was stored just now.
-    fn now_stale(&mut self, want: &Want) {
+    pub(super) fn now_stale(&mut self, want: &Want) {
         if let Some(loading) = self.loading.as_mut().filter(|loading| loading.want == *want) {
             loading.stale = true;
         }
     }
 }
 
-/// An open event that a later scan came by: known, or opened again.
-fn found_again(group: &mut Group, item: &Item, settled: bool) {
-    if item.position > group.read_to {
-        group.behind = true;
-        return;
-    }
-    let conversation: Conversation = item.conversation();
-    let known = group.lanes.get(&conversation).is_some_and(|lane| {
-        lane.behind.is_some_and(|behind| behind < item.position)
-            || lane.busy.is_some_and(|busy| busy.position == item.position)
-            || lane.queue.iter().any(|held| held.position == item.position)
-    });
-    if !known && !settled {
-        group.fall_behind(&conversation, item.position);
-        group.go_on(&conversation);
-    }
-}
-
-fn items(page: Vec<Stored>, destination: Destination) -> impl Iterator<Item = (GroupKey, Item)> {
+pub(super) fn items(page: Vec<Stored>, destination: Destination) -> impl Iterator<Item = (GroupKey, Item)> {
     page.into_iter().filter_map(move |Stored { position, stored_ms, event, open }| {
         let (_, failures) = open.into_iter().find(|(to, _)| *to == destination)?;
         let key = (destination, event.channel_id);
