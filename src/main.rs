@@ -7,6 +7,8 @@ mod commands;
 mod config;
 mod exit;
 mod logging;
+mod primary;
+mod shard_process;
 mod spread;
 
 use std::process::ExitCode;

@@ -39,7 +39,7 @@ pub(super) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
 }
 
 /// Whose fault an error of the store is.
-pub(super) fn store_failure(error: StoreError) -> Failure {
+pub(crate) fn store_failure(error: StoreError) -> Failure {
     match error {
         StoreError::Refused { .. } | StoreError::Newer { .. } => Failure::Config(error.to_string()),
         StoreError::Unavailable { .. } | StoreError::Missing { .. } => Failure::GaveUp(error.to_string()),

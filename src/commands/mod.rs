@@ -14,6 +14,8 @@ mod r#where;
 
 use std::{fmt::Display, io::Write, process::ExitCode};
 
+pub(crate) use data::store_failure;
+
 use crate::{
     cli::{Cli, Command, Settings},
     config::{Config, template},
@@ -24,7 +26,7 @@ use crate::{
 pub(crate) fn perform(cli: Cli) -> Result<ExitCode, Failure> {
     let settings = cli.settings;
     match cli.command {
-        Command::Run => run::run(&load(&settings)?)?,
+        Command::Run => return Ok(ExitCode::from(run::run(&load(&settings)?, &settings)?)),
         Command::CheckConfig(options) if options.template => print(template().trim_end())?,
         Command::CheckConfig(options) => check_config::run(&load(&settings)?, &options)?,
         Command::Channel(command) => channel::run(&load(&settings)?, &command)?,

@@ -81,7 +81,7 @@ fn telegram(read: &mut Reader<'_>) -> Telegram {
         api_url: read.read(&keys::TELEGRAM_API_URL, base),
         poll_timeout: read.duration(&keys::TELEGRAM_POLL_TIMEOUT, SECOND..=50 * SECOND),
         bot_messages_per_second: read.number(&keys::TELEGRAM_BOT_RATE, 1..=1000),
-        chat_messages_per_minute: read.number(&keys::TELEGRAM_CHAT_RATE, 1..=6000),
+        chat_messages_per_second: read.number(&keys::TELEGRAM_CHAT_RATE, 1..=100),
         group_messages_per_minute: read.number(&keys::TELEGRAM_GROUP_RATE, 1..=6000),
     }
 }

@@ -85,9 +85,9 @@ keys! {
     TELEGRAM_BOT_RATE = "telegram.bot_messages_per_second", ["SHARDVISOR_TELEGRAM_BOT_MESSAGES_PER_SECOND"],
         "a whole number from 1 to 1000", "30",
         "Messages a second of one bot";
-    TELEGRAM_CHAT_RATE = "telegram.chat_messages_per_minute", ["SHARDVISOR_TELEGRAM_CHAT_MESSAGES_PER_MINUTE"],
-        "a whole number from 1 to 6000", "60",
-        "Messages a minute into one private chat; short bursts pass";
+    TELEGRAM_CHAT_RATE = "telegram.chat_messages_per_second", ["SHARDVISOR_TELEGRAM_CHAT_MESSAGES_PER_SECOND"],
+        "a whole number from 1 to 100", "1",
+        "Messages a second into one private chat; short bursts pass";
     TELEGRAM_GROUP_RATE = "telegram.group_messages_per_minute", ["SHARDVISOR_TELEGRAM_GROUP_MESSAGES_PER_MINUTE"],
         "a whole number from 1 to 6000", "20",
         "Messages a minute into one group; short bursts pass";

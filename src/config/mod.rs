@@ -97,8 +97,8 @@ pub(crate) struct Telegram {
     pub(crate) poll_timeout: Duration,
     /// Messages a second of one bot.
     pub(crate) bot_messages_per_second: u32,
-    /// Messages a minute into one private chat.
-    pub(crate) chat_messages_per_minute: u32,
+    /// Messages a second into one private chat.
+    pub(crate) chat_messages_per_second: u32,
     /// Messages a minute into one group.
     pub(crate) group_messages_per_minute: u32,
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use shard::http::{HttpConfig, HttpThread, Limits, Sharing};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook_tokio::Signals;
-use supervisor::{lock::SlotLock, systemd::Notifier};
+use supervisor::{SlotLock, systemd::Notifier};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -99,7 +99,7 @@ async fn listen(mut signals: Signals, stop: CancellationToken, stock: Stock, sou
 /// Tells systemd when the shard is ready, that it stops, and, as long as its loops get on, that it lives.
 async fn notify(stock: Stock, stop: CancellationToken) {
     let mut notifier = Notifier::from_env();
-    let mut ticks = tokio::time::interval(notifier.watchdog_interval().unwrap_or(Duration::from_secs(1)));
+    let mut ticks = tokio::time::interval(notifier.watchdog().unwrap_or(Duration::from_secs(1)));
     let (mut ready, mut stuck) = (false, false);
     loop {
         tokio::select! {
@@ -115,7 +115,7 @@ async fn notify(stock: Stock, stop: CancellationToken) {
         }
         let stalled = stock.stalled();
         if stalled.is_empty() {
-            notifier.watchdog();
+            notifier.pet(supervisor::clock::boottime());
         } else if !stuck {
             error!(loops = stalled.join(", "), "loops do not get on; systemd is no longer told that all is well");
         }

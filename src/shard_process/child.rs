@@ -13,7 +13,7 @@ use serde_json::value::to_raw_value;
 use shard::http::{HttpConfig, HttpThread, Limits, Part, Sharing, View, ViewSource};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook_tokio::Signals;
-use supervisor::link::{ChildLink, LinkEvent, LinkHandle};
+use supervisor::{ChildLink, LinkEvent, LinkEvents, LinkHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -110,7 +110,7 @@ async fn join_group(link: &LinkHandle, http: &HttpThread) -> Result<(), Failure>
 
 /// Does what the primary asks for. Without a primary there is nothing to live for.
 async fn obey(
-    mut events: supervisor::link::LinkEvents,
+    mut events: LinkEvents,
     link: LinkHandle,
     http: HttpThread,
     stop: CancellationToken,

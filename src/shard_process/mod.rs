@@ -15,11 +15,12 @@ use shard::{
     queue::Queue,
     run::{self, ShardPorts, Standing},
 };
-use supervisor::link::ChildLink;
+use supervisor::ChildLink;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
-pub(crate) use alone::run as run_alone;
+pub(crate) use alone::{layout, run as run_alone};
+pub(crate) use ports::note_port;
 
 use crate::{
     config::{Config, plain},

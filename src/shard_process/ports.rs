@@ -97,8 +97,8 @@ fn platforms(config: &Config, clock: &Arc<dyn Clock>) -> Result<Vec<Arc<dyn Plat
         api_url: config.telegram.api_url.clone(),
         poll_timeout: config.telegram.poll_timeout,
         limits: TelegramLimits {
-            bot_per_second: config.telegram.bot_messages_per_second,
-            chat_per_minute: config.telegram.chat_messages_per_minute,
+            per_second: config.telegram.bot_messages_per_second,
+            chat_per_second: config.telegram.chat_messages_per_second,
             group_per_minute: config.telegram.group_messages_per_minute,
             ..TelegramLimits::default()
         },
@@ -109,7 +109,7 @@ fn platforms(config: &Config, clock: &Arc<dyn Clock>) -> Result<Vec<Arc<dyn Plat
 }
 
 /// Writes the port in use where `shardvisor status` and tests look for it.
-pub(super) fn note_port(config: &Config, port: u16) -> Result<(), Failure> {
+pub(crate) fn note_port(config: &Config, port: u16) -> Result<(), Failure> {
     let path = config.data_dir.join("health.port");
     let temporary = config.data_dir.join("health.port.new");
     fs::write(&temporary, format!("{port}\n"))

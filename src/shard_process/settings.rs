@@ -42,8 +42,8 @@ pub(super) fn of(config: &Config, index: u32, holder: Holder, cold: bool) -> Res
         delivery: DeliveryConfig {
             endpoint,
             endpoint_timeout: config.events.timeout,
-            agent_timeout: config.events.timeout,
-            backoff: Backoff { attempts: config.events.attempts, ..Backoff::default() },
+            agent_timeout: config.events.handler_timeout,
+            backoff: Backoff { give_up_after: config.events.give_up_after, ..Backoff::default() },
             ..DeliveryConfig::default()
         },
         prefetch: config.jobs.prefetch,
