@@ -60,11 +60,7 @@ impl Settings {
     /// The command line of a shard: `run` with the same settings, but for its port and index, which its primary gives it.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let config = self.config.as_ref().map(|path| path.to_string_lossy().into_owned());
-        let flags = [
-            ("--config", &config),
-            ("--data-dir", &self.data_dir),
-            ("--shard-count", &self.shard_count),
-        ];
+        let flags = [("--config", &config), ("--data-dir", &self.data_dir), ("--shard-count", &self.shard_count)];
         let given = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value.clone()?]));
         std::iter::once("run".to_owned()).chain(given.flatten()).collect()
     }

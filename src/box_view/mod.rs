@@ -3,7 +3,6 @@
 //! Pure. The primary keeps one; so does a process that is its own only shard. A dead or hung shard is shown as such:
 //! its gauges vanish, since they would tell what no longer is; its counters stay, since they tell what has been.
 
-mod cache;
 mod facts;
 mod one_slot;
 mod readiness;
@@ -23,7 +22,6 @@ use shard::{
 pub(crate) use facts::{PrimaryFacts, PrimaryProcess, SlotFacts};
 pub(crate) use one_slot::{OneSlot, OwnFacts};
 
-use cache::Cache;
 use text::Page;
 use totals::Totals;
 
@@ -31,7 +29,6 @@ use totals::Totals;
 #[derive(Debug, Default)]
 pub(crate) struct BoxView {
     slots: BTreeMap<u32, Heard>,
-    cache: Cache,
 }
 
 /// What has been heard of one slot.
@@ -57,7 +54,6 @@ impl BoxView {
         heard.life.advance(growing);
         report.families = gauges;
         heard.last = Some(report);
-        self.cache.clear();
     }
 
     /// A life has ended.
@@ -68,8 +64,7 @@ impl BoxView {
             heard.base.add(mem::take(&mut heard.life));
             heard.last = None;
             heard.ended = true;
-            self.cache.clear();
-        }
+            }
     }
 
     /// The view now.

@@ -61,7 +61,7 @@ async fn live(config: &Config, sources: &Sources, index: u32, stock: Stock, http
     let opened = ports::open(config, index, &stock).await?;
     let settings = settings::of(config, index, opened.holder.clone(), true)?;
     let notifying = tokio::spawn(notify(stock.clone(), stop.clone()));
-    let ended = work(config, opened.ports, settings, stock.standing.clone(), stop).await;
+    let ended = work(opened, settings, stock.standing.clone(), stop).await;
     notifying.abort();
     listening.abort();
     let left = http.leave().await;

@@ -82,7 +82,7 @@ async fn live(
     let settings = settings::of(config, index, opened.holder.clone(), cold)?;
     join_group(&handle, &http).await?;
     let telling = tokio::spawn(tell_standing(handle.clone(), stock.clone()));
-    work(config, opened.ports, settings, stock.standing.clone(), stop).await?;
+    work(opened, settings, stock.standing.clone(), stop).await?;
     telling.abort();
     // New connections go elsewhere by now, if there is an elsewhere: the primary saw to that when it asked for the drain.
     match http.leave().await {
@@ -109,12 +109,7 @@ async fn join_group(link: &LinkHandle, http: &HttpThread) -> Result<(), Failure>
 }
 
 /// Does what the primary asks for. Without a primary there is nothing to live for.
-async fn obey(
-    mut events: LinkEvents,
-    link: LinkHandle,
-    http: HttpThread,
-    stop: CancellationToken,
-) {
+async fn obey(mut events: LinkEvents, link: LinkHandle, http: HttpThread, stop: CancellationToken) {
     loop {
         match events.next().await {
             LinkEvent::Drain { .. } => {

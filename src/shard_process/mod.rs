@@ -12,8 +12,9 @@ mod stock;
 use std::{sync::Arc, time::Duration};
 
 use shard::{
-    queue::Queue,
-    run::{self, ShardPorts, Standing},
+    identity::{QueueBase, QueueName, ShardId},
+    queue::{Depth, Queue, QueueError},
+    run::{self, Standing},
 };
 use supervisor::ChildLink;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,7 @@ use tracing::{error, warn};
 pub(crate) use alone::{layout, run as run_alone};
 pub(crate) use ports::note_port;
 
+use self::ports::Opened;
 use crate::{
     config::{Config, plain},
     exit::{Failure, INTERNAL},
@@ -41,15 +43,18 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(|error| Failure::Internal(format!("no runtime: {}", plain(&error))))
 }
 
+/// Work of the store that takes longer than this is told of.
+const SLOW_STORE: Duration = Duration::from_secs(3);
+
 /// The work itself, with what must go on beside it.
 async fn work(
-    config: &Config,
-    ports: ShardPorts,
+    opened: Opened,
     settings: run::ShardSettings,
     standing: Standing,
     stop: CancellationToken,
 ) -> Result<(), Failure> {
-    let beat = tokio::spawn(beat(ports.clone(), config.shard(settings.roster.shard.index)));
+    let ports = opened.ports.clone();
+    let beat = tokio::spawn(beat(opened, settings.roster.shard));
     let ended = run::run(settings, ports, standing, stop).await;
     beat.abort();
     if let Err(lost) = ended {
@@ -61,17 +66,25 @@ async fn work(
 }
 
 /// Shows that the runtime runs at all, and keeps the depths of the queues current.
-async fn beat(ports: ShardPorts, shard: shard::identity::ShardId) {
+async fn beat(opened: Opened, shard: ShardId) {
+    let ports = &opened.ports;
     let stamp = ports.progress.register("runtime", Duration::from_secs(2));
     let mut ticks = tokio::time::interval(Duration::from_millis(250));
-    let mut told = false;
+    let (mut told, mut slow) = (false, false);
     for tick in 0u64.. {
         ticks.tick().await;
         stamp.tick();
         if tick % 8 != 0 {
             continue;
         }
-        for base in shard::identity::QueueBase::ALL {
+        match opened.store_waits() {
+            Some(waits) if waits > SLOW_STORE && !slow => {
+                slow = true;
+                warn!(seconds = waits.as_secs(), "the store is held up: the disk, or another process of this box");
+            }
+            waits => slow = waits.is_some_and(|waits| waits > SLOW_STORE),
+        }
+        for base in QueueBase::ALL {
             match depth(&ports.queue, shard.queue(base)).await {
                 Ok(depth) => {
                     ports.metrics.queue_depth(base, depth);
@@ -87,13 +100,10 @@ async fn beat(ports: ShardPorts, shard: shard::identity::ShardId) {
     }
 }
 
-async fn depth(
-    queue: &Arc<dyn Queue>,
-    name: shard::identity::QueueName,
-) -> Result<shard::queue::Depth, shard::queue::QueueError> {
+async fn depth(queue: &Arc<dyn Queue>, name: QueueName) -> Result<Depth, QueueError> {
     match queue.depth(name).await {
         // It is about to be declared.
-        Err(shard::queue::QueueError::Missing { .. }) => Ok(shard::queue::Depth::default()),
+        Err(QueueError::Missing { .. }) => Ok(Depth::default()),
         other => other,
     }
 }

@@ -55,8 +55,8 @@ pub(super) async fn open(config: &Config, index: u32, stock: &Stock) -> Result<O
         .await
         .map_err(|error| Failure::Internal(error.to_string()))?;
     let imported = patiently(|| slot.import_foreign()).await?;
-    if imported.rows() > 0 {
-        info!(rows = imported.rows(), "took over what lay in the files of another layout");
+    if imported.rows > 0 {
+        info!(rows = imported.rows, "took over what lay in the files of another layout");
     }
     let ports = ShardPorts {
         queue: Arc::new(EmbeddedQueue::new(slot.clone())),

@@ -19,6 +19,7 @@ mod writer;
 pub use box_store::BoxStore;
 pub use error::StoreError;
 pub use import::Imported;
+pub use open::make_directory;
 pub use peers::Peers;
 pub use slot::SlotStore;
 

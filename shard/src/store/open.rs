@@ -20,7 +20,7 @@ pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(15);
 const CHECKPOINT_PAGES: u32 = 1000;
 
 /// Makes the data directory (0700) and what leads to it.
-pub(crate) fn make_directory(dir: &Path) -> Result<(), StoreError> {
+pub fn make_directory(dir: &Path) -> Result<(), StoreError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|error| refused(dir, &error))
 }
 
