@@ -445,6 +445,34 @@ fn status_without_a_daemon_is_one_line_and_exit_69() {
     }
 }
 
+/// Answers one request on the control socket.
+fn one_control_answer(home: &Home, answer: &'static str) -> std::thread::JoinHandle<String> {
+    let _ = fs::create_dir(home.data_dir());
+    let path = home.data_dir().join("control.sock");
+    let _ = fs::remove_file(&path);
+    let listener = std::os::unix::net::UnixListener::bind(path).expect("a socket");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut request = [0; 1024];
+        let read = stream.read(&mut request).expect("a request");
+        stream.write_all(answer.as_bytes()).expect("written");
+        String::from_utf8_lossy(&request[..read]).into_owned()
+    })
+}
+
+#[test]
+fn reload_waits_for_the_answer_of_the_primary() {
+    let home = Home::new();
+    let line = fails(&home.run(&["reload"]), 69);
+    assert!(line.contains("control.sock: no such file or directory: is shardvisor running"), "{line}");
+    let primary = one_control_answer(&home, "{\"answer\":\"done\"}\n");
+    assert_eq!(home.ok(&["reload"]), "");
+    assert_eq!(primary.join().expect("asked"), "{\"request\":\"reload\"}\n");
+    one_control_answer(&home, "{\"answer\":\"failed\",\"reason\":\"shard 1 is not ready\"}\n");
+    let line = fails(&home.run(&["reload"]), 69);
+    assert!(line.ends_with("not reloaded: shard 1 is not ready"), "{line}");
+}
+
 /// A reader that goes away early is no fault, and nobody sees a stack trace.
 #[test]
 fn a_closed_pipe_ends_a_command_quietly() {
