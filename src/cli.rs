@@ -71,6 +71,8 @@ impl Settings {
 pub(crate) enum Command {
     /// Run the daemon
     Run,
+    /// Replace the daemon's shards one after the other, and wait for the last
+    Reload,
     /// Check the configuration: every error, or nothing
     CheckConfig(CheckConfig),
     /// Add, list, change and remove channels of the built-in directory

@@ -251,10 +251,8 @@ fn a_data_directory_that_can_not_be_used_is_one_clear_line() {
     assert!(fs::read(home.data_dir().join("queue.db")).expect("read").starts_with(b"this is"), "it was overwritten");
 
     let read_only = Home::new().with("SHARDVISOR_DATA_DIR", "/proc/shardvisor");
-    for args in [&["send", CHANNEL, "7", "hi"][..]] {
-        let line = fails(&read_only.run(args), 78);
-        assert!(line.contains("/proc/shardvisor"), "{line}");
-    }
+    let line = fails(&read_only.run(&["send", CHANNEL, "7", "hi"]), 78);
+    assert!(line.contains("/proc/shardvisor"), "{line}");
     let token = home.with_input(&["channel", "add", "telegram", "--token-file", "-", "--data-dir", "/proc/x"], TOKEN);
     let line = fails(&token, 78);
     assert!(line.contains("/proc/x") && !line.contains("AAFD39"), "{line}");
@@ -443,6 +441,34 @@ fn status_without_a_daemon_is_one_line_and_exit_69() {
     for answer in ["HTTP/1.1 404 Not Found\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n<html>", "SSH-2.0-x\r\n"] {
         fails(&Home::new().with("HEALTH_PORT", one_answer(answer)).run(&["status"]), 69);
     }
+}
+
+/// Answers one request on the control socket.
+fn one_control_answer(home: &Home, answer: &'static str) -> std::thread::JoinHandle<String> {
+    let _ = fs::create_dir(home.data_dir());
+    let path = home.data_dir().join("control.sock");
+    let _ = fs::remove_file(&path);
+    let listener = std::os::unix::net::UnixListener::bind(path).expect("a socket");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut request = [0; 1024];
+        let read = stream.read(&mut request).expect("a request");
+        stream.write_all(answer.as_bytes()).expect("written");
+        String::from_utf8_lossy(&request[..read]).into_owned()
+    })
+}
+
+#[test]
+fn reload_waits_for_the_answer_of_the_primary() {
+    let home = Home::new();
+    let line = fails(&home.run(&["reload"]), 69);
+    assert!(line.contains("control.sock: no such file or directory: is shardvisor running"), "{line}");
+    let primary = one_control_answer(&home, "{\"answer\":\"done\"}\n");
+    assert_eq!(home.ok(&["reload"]), "");
+    assert_eq!(primary.join().expect("asked"), "{\"request\":\"reload\"}\n");
+    one_control_answer(&home, "{\"answer\":\"failed\",\"reason\":\"shard 1 is not ready\"}\n");
+    let line = fails(&home.run(&["reload"]), 69);
+    assert!(line.ends_with("not reloaded: shard 1 is not ready"), "{line}");
 }
 
 /// A reader that goes away early is no fault, and nobody sees a stack trace.

@@ -6,6 +6,7 @@ mod data;
 mod dead;
 #[cfg(feature = "demo")]
 mod demo;
+mod reload;
 mod run;
 mod schema;
 mod send;
@@ -27,6 +28,7 @@ pub(crate) fn perform(cli: Cli) -> Result<ExitCode, Failure> {
     let settings = cli.settings;
     match cli.command {
         Command::Run => return Ok(ExitCode::from(run::run(&load(&settings)?, &settings)?)),
+        Command::Reload => reload::run(&load(&settings)?)?,
         Command::CheckConfig(options) if options.template => print(template().trim_end())?,
         Command::CheckConfig(options) => check_config::run(&load(&settings)?, &options)?,
         Command::Channel(command) => channel::run(&load(&settings)?, &command)?,

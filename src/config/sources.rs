@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use supervisor::spec::{INCARNATION_ENV, LINK_FD_ENV, LOCK_FD_ENV};
+
 use super::{
     file,
     keys::{self, CONFIG_VARIABLE, Key},
@@ -139,7 +141,7 @@ impl Sources {
 }
 
 fn supervisor_variable(name: &str) -> bool {
-    ["SHARDVISOR_INCARNATION", "SHARDVISOR_LINK_FD", "SHARDVISOR_LOCK_FD"].contains(&name)
+    [INCARNATION_ENV, LINK_FD_ENV, LOCK_FD_ENV].contains(&name)
 }
 
 fn unreadable(path: &Path, by: &str, cause: &str) -> Problem {
