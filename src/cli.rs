@@ -110,9 +110,9 @@ pub(crate) struct Demo {
     /// Which platforms
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "telegram")]
     pub(crate) platforms: Vec<PlatformKind>,
-    /// Messages in a second, over all people
-    #[arg(long, value_name = "N", default_value_t = 20.0, value_parser = rate)]
-    pub(crate) rate: f64,
+    /// Messages in a second, over all people [default: half a message for each channel, at most 50]
+    #[arg(long, value_name = "N", value_parser = rate)]
+    pub(crate) rate: Option<f64>,
     /// Only the summary, as one object on the last line
     #[arg(long)]
     pub(crate) json: bool,

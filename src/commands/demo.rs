@@ -75,7 +75,9 @@ async fn play(options: &Demo) -> Result<(), Failure> {
         print(format!("{channels} channels on {shards} shards, all connected in {:.1} s", connected_in.as_secs_f64()))?;
     }
 
-    let plan = Plan::at_rate(1, options.rate);
+    // A chat takes about a message a second: faster people would only wait for the rate limit.
+    let rate = options.rate.unwrap_or_else(|| (f64::from(options.channels) * 0.5).min(50.0));
+    let plan = Plan::at_rate(1, rate);
     let quiet = options.json;
     let traffic = Traffic::start(&telegram, &bots, plan, move |told| {
         if !quiet {
