@@ -46,9 +46,12 @@ impl Stage {
         Traffic::start(&self.telegram, &self.bots, plan, |_| {})
     }
 
-    async fn chat(&self, time: Duration) {
-        let until = Instant::now() + time;
-        self.telegram.wait_for(time + Duration::from_secs(5), || (Instant::now() >= until).then_some(())).await.ok();
+    /// Returns when so many more messages were sent by the bots.
+    async fn chat(&self, messages: u64) {
+        let sent = || self.telegram.stats().sum.requests_of("sendMessage");
+        let goal = sent() + messages;
+        let reached = self.telegram.wait_for("messages", Duration::from_secs(30), || (sent() >= goal).then_some(()));
+        reached.await.expect("the conversations go on");
     }
 
     /// Sends that may have been shown twice are recorded as uncertain before the second copy.
@@ -85,7 +88,7 @@ async fn a_killed_shard_is_back_and_polling_in_a_second_and_loses_nothing() {
     let stage = stage(2).await;
     let mut daemon = stage.start().await;
     let traffic = stage.traffic();
-    stage.chat(Duration::from_secs(1)).await;
+    stage.chat(120).await;
     let mut back = Vec::new();
     for round in 0..6 {
         let pid = daemon.shard_pid(round % 2);
@@ -96,7 +99,7 @@ async fn a_killed_shard_is_back_and_polling_in_a_second_and_loses_nothing() {
         wait_for("the shard's death", Duration::from_secs(2), || (!alive(pid)).then_some(()));
         stage.all_polling(Duration::from_secs(10)).await;
         back.push(killed.elapsed());
-        stage.chat(Duration::from_millis(700)).await;
+        stage.chat(80).await;
     }
     let summary = traffic.stop().await;
     assert!(daemon.terminate().success());
@@ -112,7 +115,7 @@ async fn a_killed_primary_leaves_no_shard_and_a_restart_picks_all_work_up() {
     let stage = stage(2).await;
     let mut daemon = stage.start().await;
     let traffic = stage.traffic();
-    stage.chat(Duration::from_secs(1)).await;
+    stage.chat(120).await;
     let shards = children(daemon.pid());
     assert_eq!(shards.len(), 2, "the primary's children are the shards and nothing else");
     signal(daemon.pid(), 9);
@@ -120,7 +123,7 @@ async fn a_killed_primary_leaves_no_shard_and_a_restart_picks_all_work_up() {
     wait_for("the shards' death", Duration::from_secs(2), || (!shards.iter().any(|pid| alive(*pid))).then_some(()));
     drop(daemon);
     let mut daemon = stage.start().await;
-    stage.chat(Duration::from_secs(1)).await;
+    stage.chat(120).await;
     let summary = traffic.stop().await;
     assert!(daemon.terminate().success());
     nothing_lost(&summary, stage.uncertain_records());
@@ -132,7 +135,7 @@ async fn a_stopped_shard_is_replaced_and_its_waking_doubles_nothing() {
     let stage = stage(2).await;
     let mut daemon = stage.start().await;
     let traffic = stage.traffic();
-    stage.chat(Duration::from_secs(1)).await;
+    stage.chat(120).await;
     let pid = daemon.shard_pid(0);
     signal(pid, 19);
     let stopped = Instant::now();
@@ -140,7 +143,7 @@ async fn a_stopped_shard_is_replaced_and_its_waking_doubles_nothing() {
     assert!(stopped.elapsed() < Duration::from_secs(8), "after {:?}: the lease could have ended", stopped.elapsed());
     signal(pid, 18);
     stage.all_polling(Duration::from_secs(10)).await;
-    stage.chat(Duration::from_secs(1)).await;
+    stage.chat(120).await;
     let summary = traffic.stop().await;
     assert!(daemon.terminate().success());
     nothing_lost(&summary, stage.uncertain_records());
