@@ -17,9 +17,10 @@ use uuid::Uuid;
 use super::{
     hold::Hold,
     inbox::{ChannelInbox, Keeper},
+    life::Life,
     post::Post,
     ramp::Ramp,
-    state::{Action, Event, Life, Policy},
+    state::{Action, Event, Policy},
 };
 use crate::{
     event::{ChannelState, Event as Happened, EventKind},

@@ -6,6 +6,7 @@
 mod actor;
 mod hold;
 mod inbox;
+mod life;
 mod post;
 mod ramp;
 mod roster;
@@ -16,6 +17,7 @@ mod wanted;
 
 pub use hold::Hold;
 pub use inbox::{OnChanged, OnStored};
+pub use life::Life;
 pub use ramp::{Pace, Permit, Ramp, RampConfig};
 pub use roster::{ChannelStatus, Roster, RosterConfig, RosterHandle, RosterPorts};
-pub use state::{Action, Event, Life, Policy, State};
+pub use state::{Action, Event, Policy, State};

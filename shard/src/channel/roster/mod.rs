@@ -4,11 +4,11 @@
 //! each lease and takes the lease back only after the actor has ended. Slow answers are awaited beside the loop, never
 //! in it, so that a lease that can no longer be proven is noticed within a second whatever else hangs.
 
+mod answers;
 mod handle;
 mod members;
 mod run;
 #[cfg(test)]
-#[path = "roster_tests.rs"]
 mod tests;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};

@@ -9,7 +9,7 @@ use std::{
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::oneshot,
-    task::{Id, JoinError, JoinSet},
+    task::{Id, JoinSet},
     time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
 };
 
@@ -19,67 +19,58 @@ use super::{
     members::{Members, Phase},
 };
 use crate::{
-    channel::{
-        actor::{Actor, Command},
-        hold::Hold,
-        post::Post,
-        wanted::Wanted,
-    },
+    channel::{actor::Command, wanted::Wanted},
     directory::{ChannelSpec, DirectoryError},
     identity::ChannelId,
     progress::Stamp,
-    registry::{Claim, LEASE, Lease, RENEW_EVERY, RegistryError, Renewal, Resource},
+    registry::{Claim, Lease, RENEW_EVERY, RegistryError, Renewal, Resource},
 };
 
 /// How often leases are looked at; well below what lies between self-fencing and a lease's end.
-const LOOK: Duration = Duration::from_millis(500);
+pub(super) const LOOK: Duration = Duration::from_millis(500);
 /// So many leases are claimed in one call.
 const CLAIM_MOST: usize = 500;
 /// How long a registry may take to answer.
 const REGISTRY_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a directory may take to answer.
 const DIRECTORY_PATIENCE: Duration = Duration::from_secs(20);
-/// How soon a claim is tried again that was not answered.
-const CLAIM_AGAIN: Duration = Duration::from_secs(2);
-/// How soon a lease is claimed again that was lost or fenced.
-const AFTER_LOSS: Duration = Duration::from_secs(1);
 /// The directory isn't asked more often than this, whoever wants to know.
 const LIST_GAP: Duration = Duration::from_millis(100);
 
 /// What was answered, by whom.
-enum Answer {
+pub(super) enum Answer {
     Listed(Duration, Result<Vec<Arc<ChannelSpec>>, DirectoryError>),
     Claimed(Duration, Vec<ChannelId>, Result<Vec<Claim>, RegistryError>),
     Renewed(Duration, Vec<Lease>, Result<Renewal, RegistryError>),
     Released(Vec<Lease>, Result<(), RegistryError>),
 }
 
-struct Work {
-    roster: Roster,
-    members: Members,
-    wanted: Wanted,
-    unsupported: BTreeSet<ChannelId>,
-    answers: FuturesUnordered<BoxFuture<'static, Answer>>,
-    actors: JoinSet<ChannelId>,
-    actor_of: HashMap<Id, ChannelId>,
-    to_release: Vec<Lease>,
+pub(super) struct Work {
+    pub(super) roster: Roster,
+    pub(super) members: Members,
+    pub(super) wanted: Wanted,
+    pub(super) unsupported: BTreeSet<ChannelId>,
+    pub(super) answers: FuturesUnordered<BoxFuture<'static, Answer>>,
+    pub(super) actors: JoinSet<ChannelId>,
+    pub(super) actor_of: HashMap<Id, ChannelId>,
+    pub(super) to_release: Vec<Lease>,
     /// When the directory is asked next.
-    list_at: Instant,
-    list_began: Instant,
-    listing: bool,
+    pub(super) list_at: Instant,
+    pub(super) list_began: Instant,
+    pub(super) listing: bool,
     /// The answer under way is older than what we know by now.
-    listing_is_stale: bool,
-    listed: bool,
-    claiming: bool,
-    claims_from: Duration,
-    renewing: bool,
-    renew_from: Duration,
-    releasing: bool,
-    registry_away: bool,
-    directory_away: bool,
-    drained: Option<Vec<oneshot::Sender<()>>>,
-    reconcile_stamp: Stamp,
-    renew_stamp: Stamp,
+    pub(super) listing_is_stale: bool,
+    pub(super) listed: bool,
+    pub(super) claiming: bool,
+    pub(super) claims_from: Duration,
+    pub(super) renewing: bool,
+    pub(super) renew_from: Duration,
+    pub(super) releasing: bool,
+    pub(super) registry_away: bool,
+    pub(super) directory_away: bool,
+    pub(super) drained: Option<Vec<oneshot::Sender<()>>>,
+    pub(super) reconcile_stamp: Stamp,
+    pub(super) renew_stamp: Stamp,
 }
 
 impl Roster {
@@ -146,11 +137,11 @@ impl Roster {
 }
 
 impl Work {
-    fn boottime(&self) -> Duration {
+    pub(super) fn boottime(&self) -> Duration {
         self.roster.ports.clock.boottime()
     }
 
-    fn wall_ms(&self) -> i64 {
+    pub(super) fn wall_ms(&self) -> i64 {
         self.roster.ports.clock.wall_ms()
     }
 
@@ -201,7 +192,7 @@ impl Work {
     }
 
     /// Has the directory asked soon, by a question that is put after this.
-    fn list_now(&mut self) {
+    pub(super) fn list_now(&mut self) {
         self.list_at = self.list_at.min(Instant::now().max(self.list_began + LIST_GAP));
     }
 
@@ -246,187 +237,6 @@ impl Work {
         }));
     }
 
-    fn take_in(&mut self, answer: Answer) {
-        match answer {
-            Answer::Listed(began, result) => self.take_listed(began, result),
-            Answer::Claimed(began, channels, result) => self.take_claimed(began, channels, result),
-            Answer::Renewed(began, leases, result) => {
-                self.renewing = false;
-                self.renew_stamp.tick();
-                match result {
-                    Ok(renewal) => {
-                        self.registry_is_back();
-                        self.members.renewed(began, &leases, &renewal.lost);
-                    }
-                    Err(error) => {
-                        self.registry_is_away(&error);
-                        self.renew_from = self.boottime() + LOOK;
-                    }
-                }
-            }
-            Answer::Released(leases, result) => {
-                self.releasing = false;
-                if let Err(error) = result {
-                    tracing::warn!(%error, leases = leases.len(), "leases were not given back: they end by themselves");
-                }
-                let now = self.boottime();
-                for lease in leases {
-                    let Resource::Channel(channel) = lease.resource else { continue };
-                    match self.members.get(channel) {
-                        Some(member) if member.wanted => member.phase = Phase::Unheld { retry_at: now },
-                        _ => self.members.remove(channel),
-                    }
-                }
-            }
-        }
-    }
-
-    fn take_listed(&mut self, began: Duration, result: Result<Vec<Arc<ChannelSpec>>, DirectoryError>) {
-        self.listing = false;
-        self.reconcile_stamp.tick();
-        if self.drained.is_some() || self.listing_is_stale {
-            return;
-        }
-        let answer = match result {
-            Ok(answer) => answer,
-            Err(error) => {
-                if !std::mem::replace(&mut self.directory_away, true) {
-                    tracing::warn!(%error, "the directory does not answer: what runs goes on");
-                }
-                let soon = if self.listed { self.roster.config.reconcile_every } else { LOOK };
-                self.list_at = self.list_at.min(Instant::now() + soon);
-                return;
-            }
-        };
-        if std::mem::take(&mut self.directory_away) {
-            tracing::info!("the directory answers again");
-        }
-        let change = self.wanted.accept(answer, self.roster.config.shard);
-        if change.held_back > 0 {
-            let held_back = change.held_back;
-            tracing::warn!(held_back, "the directory has forgotten most channels: they run until it says so twice");
-            self.list_now();
-        }
-        for channel in change.stop {
-            self.unsupported.remove(&channel);
-            self.members.stop(channel);
-        }
-        for spec in change.start.into_iter().chain(change.update) {
-            self.want(spec);
-        }
-        let mut disabled = self.wanted.disabled().clone();
-        disabled.extend(&self.unsupported);
-        *self.roster.book.disabled.write().expect("disabled") = disabled;
-        self.roster.book.answered(began);
-        self.listed = true;
-        self.see_whether_ready();
-    }
-
-    fn want(&mut self, spec: Arc<ChannelSpec>) {
-        let (now, now_ms) = (self.boottime(), self.wall_ms());
-        if let Some(member) = self.members.get(spec.id) {
-            if member.platform.kind() == spec.platform {
-                member.wanted = true;
-                self.members.update(spec);
-            } else {
-                // It closes as what it was; a later answer starts it as what it is now.
-                self.wanted.forget(spec.id);
-                self.members.stop(spec.id);
-            }
-            return;
-        }
-        match self.roster.platforms.get(&spec.platform) {
-            Some(platform) => {
-                self.unsupported.remove(&spec.id);
-                let post = Arc::new(Post::new(spec, self.roster.ports.metrics.clone(), now_ms));
-                self.members.add(post, platform.clone(), now);
-            }
-            None => {
-                tracing::warn!(channel = %spec.id, platform = %spec.platform, "this build does not know the platform");
-                self.unsupported.insert(spec.id);
-            }
-        }
-    }
-
-    fn take_claimed(&mut self, began: Duration, channels: Vec<ChannelId>, result: Result<Vec<Claim>, RegistryError>) {
-        self.claiming = false;
-        let (now, now_ms) = (self.boottime(), self.wall_ms());
-        let claims = match result {
-            Ok(claims) if claims.len() == channels.len() => {
-                self.registry_is_back();
-                claims
-            }
-            other => {
-                let odd = RegistryError::Unavailable("it did not answer each claim".into());
-                let error = other.err().unwrap_or(odd);
-                self.registry_is_away(&error);
-                self.claims_from = now + CLAIM_AGAIN;
-                Vec::new()
-            }
-        };
-        let mut claims = claims.into_iter();
-        for channel in channels {
-            let claim = claims.next();
-            let Some(member) = self.members.get(channel) else { continue };
-            member.answered |= claim.is_some();
-            match claim {
-                Some(Claim::Held(lease)) if member.wanted && self.drained.is_none() => {
-                    self.start(channel, lease, began);
-                }
-                Some(Claim::Held(lease)) => {
-                    member.phase = Phase::Releasing;
-                    self.to_release.push(lease);
-                }
-                _ if !member.wanted => self.members.remove(channel),
-                Some(Claim::Taken { by, remaining }) => {
-                    let retry_at = now + remaining.min(LEASE) + Duration::from_millis(50);
-                    member.wait(retry_at, format!("held by {by}"), now_ms);
-                }
-                None => member.wait(now + CLAIM_AGAIN, "waiting for its lease".into(), now_ms),
-            }
-        }
-        self.see_whether_ready();
-    }
-
-    fn start(&mut self, channel: ChannelId, lease: Lease, began: Duration) {
-        let hold = Arc::new(Hold::new(channel, lease, began, self.roster.ports.clock.clone()));
-        let cold = self.roster.config.cold_start && !*self.roster.ready.borrow();
-        let jitter = self.roster.config.ramp.jitter.mul_f64(rand::random());
-        let delay = if cold { jitter } else { Duration::ZERO };
-        let Some(member) = self.members.get(channel) else { return };
-        let env = self.roster.env.clone();
-        let (actor, ear) = Actor::new(env, member.platform.clone(), member.post.clone(), hold.clone());
-        member.phase = Phase::Running { hold: hold.clone(), actor: ear };
-        let id = self.actors.spawn(actor.run(delay)).id();
-        self.actor_of.insert(id, channel);
-        self.members.set_hold(channel, Some(hold));
-    }
-
-    fn actor_ended(&mut self, ended: Result<(Id, ChannelId), JoinError>) {
-        let id = match &ended {
-            Ok((id, _)) => *id,
-            Err(error) => error.id(),
-        };
-        let (now, now_ms) = (self.boottime(), self.wall_ms());
-        let Some(channel) = self.actor_of.remove(&id) else { return };
-        if ended.is_err() {
-            tracing::error!(%channel, "a channel's task panicked: it is started anew");
-        }
-        self.members.set_hold(channel, None);
-        let Some(member) = self.members.get(channel) else { return };
-        let Phase::Running { hold, .. } = &member.phase else { return };
-        let (lost, lease) = (hold.is_lost(), hold.lease());
-        hold.lose();
-        match (member.wanted, lost) {
-            (true, _) => member.wait(now + AFTER_LOSS, "its lease was lost".into(), now_ms),
-            (false, true) => self.members.remove(channel),
-            (false, false) => {
-                member.phase = Phase::Releasing;
-                self.to_release.push(lease);
-            }
-        }
-    }
-
     fn request(&mut self, request: Request) {
         let now = self.boottime();
         match request {
@@ -468,20 +278,20 @@ impl Work {
         }
     }
 
-    fn see_whether_ready(&mut self) {
+    pub(super) fn see_whether_ready(&mut self) {
         if self.listed && !*self.roster.ready.borrow() && self.members.all_answered() {
             self.roster.ready.send_replace(true);
             tracing::info!("the first claim pass is done");
         }
     }
 
-    fn registry_is_away(&mut self, error: &RegistryError) {
+    pub(super) fn registry_is_away(&mut self, error: &RegistryError) {
         if !std::mem::replace(&mut self.registry_away, true) {
             tracing::warn!(%error, "the registry does not answer: what can be proven goes on, nothing is claimed");
         }
     }
 
-    fn registry_is_back(&mut self) {
+    pub(super) fn registry_is_back(&mut self) {
         if std::mem::take(&mut self.registry_away) {
             tracing::info!("the registry answers again");
         }

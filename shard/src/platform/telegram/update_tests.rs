@@ -1,3 +1,5 @@
+//! Each kind of update, and what can be wrong with one.
+
 use serde_json::json;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The life cycle: each report as a story, and random sequences against the invariants.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,5 +1,4 @@
-//! Our own ports, held in memory, for the unit tests of this module: a registry, a directory, an outbox that can be
-//! taken away, and a network whose connections do as a test says.
+//! A clock, a registry, a directory and an outbox that can be taken away.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,50 +11,33 @@ use std::{
 
 use async_trait::async_trait;
 use tokio::{sync::Notify, time::Instant};
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Roster, RosterConfig, RosterPorts};
 use crate::{
     clock::Clock,
-    directory::{ChannelSpec, Directory, DirectoryError, Handler},
+    directory::{ChannelSpec, Directory, DirectoryError},
     event::{Event, EventKind},
-    identity::{ChannelId, QueueName, ShardId},
-    job::{Job, JobId, Lane},
-    metrics::Metrics,
-    platform::{Closed, Done, Failed, Inbox, Platform, PlatformKind, Sender},
-    progress::Progress,
+    identity::{ChannelId, QueueName},
+    job::{JobId, Lane},
     registry::{
         Claim, Fence, Holder, LEASE, LaneFact, Layout, Lease, Registry, RegistryError, Renewal, Reservation, Reserve,
         Resource, Sent,
     },
-    secret::Secret,
     sink::{Batch, DeadEvent, Destination, Outbox, OutboxError, Stored},
 };
 
-pub(super) fn id(n: u32) -> ChannelId {
-    ChannelId::from_uuid(Uuid::from_u128(u128::from(n) << 96 | 1))
-}
-
-pub(super) fn spec(n: u32) -> Arc<ChannelSpec> {
-    Arc::new(ChannelSpec {
-        id: id(n),
-        platform: PlatformKind::Telegram,
-        token: Some(Secret::new(format!("{n}:token"))),
-        handler: Handler::Echo,
-        enabled: true,
-        label: None,
-    })
-}
-
 /// Tokio's (paused) clock as the time since boot; it can also jump, as on a suspended machine.
-pub(super) struct TestClock {
+pub(in crate::channel) struct TestClock {
     began: Instant,
     asleep_ms: AtomicU64,
 }
 
 impl TestClock {
-    pub(super) fn suspend(&self, by: Duration) {
+    pub(in crate::channel) fn new() -> Self {
+        Self { began: Instant::now(), asleep_ms: AtomicU64::new(0) }
+    }
+
+    pub(in crate::channel) fn suspend(&self, by: Duration) {
         self.asleep_ms.fetch_add(by.as_millis() as u64, Ordering::SeqCst);
     }
 }
@@ -71,14 +53,18 @@ impl Clock for TestClock {
 }
 
 /// Leases in memory, by the same clock. `away` makes it unreachable.
-pub(super) struct TestRegistry {
+pub(in crate::channel) struct TestRegistry {
     clock: Arc<TestClock>,
-    pub(super) away: AtomicBool,
-    pub(super) leases: Mutex<BTreeMap<Resource, (Holder, u64, Duration)>>,
+    pub(in crate::channel) away: AtomicBool,
+    pub(in crate::channel) leases: Mutex<BTreeMap<Resource, (Holder, u64, Duration)>>,
     tokens: AtomicU64,
 }
 
 impl TestRegistry {
+    pub(in crate::channel) fn new(clock: Arc<TestClock>) -> Self {
+        Self { clock, away: AtomicBool::new(false), leases: Mutex::default(), tokens: AtomicU64::new(0) }
+    }
+
     fn reach(&self) -> Result<(), RegistryError> {
         if self.away.load(Ordering::SeqCst) { Err(RegistryError::Unavailable("away".into())) } else { Ok(()) }
     }
@@ -91,12 +77,12 @@ impl TestRegistry {
     }
 
     /// Somebody else takes it, whoever holds it.
-    pub(super) fn rob(&self, channel: ChannelId) {
+    pub(in crate::channel) fn rob(&self, channel: ChannelId) {
         let thief = Holder { worker: "thief".into(), incarnation: 1 };
         self.grant(&thief, Resource::Channel(channel));
     }
 
-    pub(super) fn holder(&self, channel: ChannelId) -> Option<String> {
+    pub(in crate::channel) fn holder(&self, channel: ChannelId) -> Option<String> {
         let leases = self.leases.lock().unwrap();
         leases.get(&Resource::Channel(channel)).map(|(holder, ..)| holder.worker.clone())
     }
@@ -196,15 +182,15 @@ impl Registry for TestRegistry {
 
 /// A directory in memory.
 #[derive(Default)]
-pub(super) struct TestDirectory {
-    pub(super) specs: Mutex<Vec<Arc<ChannelSpec>>>,
-    pub(super) away: AtomicBool,
-    pub(super) asked: AtomicUsize,
+pub(in crate::channel) struct TestDirectory {
+    pub(in crate::channel) specs: Mutex<Vec<Arc<ChannelSpec>>>,
+    pub(in crate::channel) away: AtomicBool,
+    pub(in crate::channel) asked: AtomicUsize,
     changed: Notify,
 }
 
 impl TestDirectory {
-    pub(super) fn set(&self, specs: impl IntoIterator<Item = Arc<ChannelSpec>>) {
+    pub(in crate::channel) fn set(&self, specs: impl IntoIterator<Item = Arc<ChannelSpec>>) {
         *self.specs.lock().unwrap() = specs.into_iter().collect();
         self.changed.notify_one();
     }
@@ -235,17 +221,17 @@ impl Directory for TestDirectory {
 
 /// Keeps what is appended; can be taken away, or find a newer owner.
 #[derive(Default)]
-pub(super) struct TestOutbox {
-    pub(super) stored: Mutex<Vec<(Event, Vec<Destination>)>>,
-    pub(super) offsets: Mutex<HashMap<ChannelId, i64>>,
-    pub(super) appends: AtomicUsize,
-    pub(super) away: AtomicBool,
-    pub(super) fenced: AtomicBool,
+pub(in crate::channel) struct TestOutbox {
+    pub(in crate::channel) stored: Mutex<Vec<(Event, Vec<Destination>)>>,
+    pub(in crate::channel) offsets: Mutex<HashMap<ChannelId, i64>>,
+    pub(in crate::channel) appends: AtomicUsize,
+    pub(in crate::channel) away: AtomicBool,
+    pub(in crate::channel) fenced: AtomicBool,
 }
 
 impl TestOutbox {
     /// The states that a channel told, in order.
-    pub(super) fn told(&self, channel: ChannelId) -> Vec<String> {
+    pub(in crate::channel) fn told(&self, channel: ChannelId) -> Vec<String> {
         let stored = self.stored.lock().unwrap();
         let of_channel = stored.iter().filter(|(event, _)| event.channel_id == channel);
         of_channel
@@ -313,191 +299,5 @@ impl Outbox for TestOutbox {
 
     async fn prune(&self, _: Duration) -> Result<u64, OutboxError> {
         Ok(0)
-    }
-}
-
-/// What a connection of the test network does.
-#[derive(Debug, Clone)]
-pub(super) enum Script {
-    /// Logs in and stays until it is asked to end.
-    Stay,
-    /// Logs in, lasts so long, ends so.
-    Last(Duration, Closed),
-    /// Ends before it is up.
-    Refuse(Closed),
-    /// Logs in, then panics.
-    Panic,
-    /// Logs in, and does not listen when asked to end.
-    Deaf,
-}
-
-/// A network whose connections follow a script, one line a login; the last line repeats. It counts.
-pub(super) struct TestPlatform {
-    pub(super) scripts: Mutex<HashMap<ChannelId, Vec<Script>>>,
-    pub(super) login: Mutex<Duration>,
-    /// Each login: whose, when, with which token.
-    pub(super) logins: Mutex<Vec<(ChannelId, Instant, String)>>,
-    pub(super) dialing: AtomicUsize,
-    pub(super) most_dialing: AtomicUsize,
-    pub(super) open: Mutex<BTreeMap<ChannelId, usize>>,
-    pub(super) inboxes: Mutex<HashMap<ChannelId, Arc<dyn Inbox>>>,
-}
-
-struct OpenGuard<'a>(&'a TestPlatform, ChannelId);
-
-impl Drop for OpenGuard<'_> {
-    fn drop(&mut self) {
-        *self.0.open.lock().unwrap().get_mut(&self.1).unwrap() -= 1;
-    }
-}
-
-struct NoSender;
-
-#[async_trait]
-impl Sender for NoSender {
-    async fn perform(&self, _: &Job, _: Option<&str>) -> Result<Done, Failed> {
-        Ok(Done::default())
-    }
-}
-
-impl TestPlatform {
-    pub(super) fn logins_of(&self, channel: ChannelId) -> Vec<(Instant, String)> {
-        let logins = self.logins.lock().unwrap();
-        logins.iter().filter(|(of, ..)| *of == channel).map(|(_, at, token)| (*at, token.clone())).collect()
-    }
-
-    pub(super) fn open_now(&self) -> usize {
-        self.open.lock().unwrap().values().sum()
-    }
-}
-
-#[async_trait]
-impl Platform for TestPlatform {
-    fn kind(&self) -> PlatformKind {
-        PlatformKind::Telegram
-    }
-
-    fn provider_id(&self, _: &Job) -> Option<String> {
-        None
-    }
-
-    fn sender(&self, _: &Arc<ChannelSpec>) -> Option<Arc<dyn Sender>> {
-        Some(Arc::new(NoSender))
-    }
-
-    async fn receive(&self, spec: Arc<ChannelSpec>, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> Closed {
-        let token = spec.token.as_ref().unwrap().expose().to_owned();
-        self.logins.lock().unwrap().push((spec.id, Instant::now(), token));
-        {
-            let mut open = self.open.lock().unwrap();
-            let count = open.entry(spec.id).or_default();
-            *count += 1;
-            assert_eq!(*count, 1, "two connections of one channel");
-        }
-        let _guard = OpenGuard(self, spec.id);
-        let script = {
-            let mut scripts = self.scripts.lock().unwrap();
-            match scripts.get_mut(&spec.id) {
-                Some(lines) if lines.len() > 1 => lines.remove(0),
-                Some(lines) => lines[0].clone(),
-                None => Script::Stay,
-            }
-        };
-        let dialing = self.dialing.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most_dialing.fetch_max(dialing, Ordering::SeqCst);
-        let login = *self.login.lock().unwrap();
-        tokio::select! {
-            () = tokio::time::sleep(login) => {}
-            () = stop.cancelled() => {
-                self.dialing.fetch_sub(1, Ordering::SeqCst);
-                return Closed::Asked;
-            }
-        }
-        self.dialing.fetch_sub(1, Ordering::SeqCst);
-        if let Script::Refuse(closed) = script {
-            return closed;
-        }
-        if let Err(closed) = inbox.held() {
-            return closed;
-        }
-        inbox.connected();
-        self.inboxes.lock().unwrap().insert(spec.id, inbox);
-        match script {
-            Script::Panic => panic!("a bug in this channel's code"),
-            Script::Last(time, closed) => tokio::select! {
-                () = tokio::time::sleep(time) => closed,
-                () = stop.cancelled() => Closed::Asked,
-            },
-            Script::Deaf => std::future::pending().await,
-            Script::Stay | Script::Refuse(_) => {
-                stop.cancelled().await;
-                Closed::Asked
-            }
-        }
-    }
-}
-
-/// All of it, wired to a roster.
-pub(super) struct World {
-    pub(super) clock: Arc<TestClock>,
-    pub(super) registry: Arc<TestRegistry>,
-    pub(super) directory: Arc<TestDirectory>,
-    pub(super) outbox: Arc<TestOutbox>,
-    pub(super) platform: Arc<TestPlatform>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) progress: Progress,
-}
-
-impl World {
-    pub(super) fn new() -> Self {
-        let clock = Arc::new(TestClock { began: Instant::now(), asleep_ms: AtomicU64::new(0) });
-        let registry = TestRegistry {
-            clock: clock.clone(),
-            away: AtomicBool::new(false),
-            leases: Mutex::default(),
-            tokens: AtomicU64::new(0),
-        };
-        let platform = TestPlatform {
-            scripts: Mutex::default(),
-            login: Mutex::new(Duration::from_millis(200)),
-            logins: Mutex::default(),
-            dialing: AtomicUsize::new(0),
-            most_dialing: AtomicUsize::new(0),
-            open: Mutex::default(),
-            inboxes: Mutex::default(),
-        };
-        Self {
-            clock,
-            registry: Arc::new(registry),
-            directory: Arc::default(),
-            outbox: Arc::default(),
-            platform: Arc::new(platform),
-            metrics: Arc::default(),
-            progress: Progress::default(),
-        }
-    }
-
-    pub(super) fn script(&self, n: u32, lines: impl IntoIterator<Item = Script>) {
-        self.platform.scripts.lock().unwrap().insert(id(n), lines.into_iter().collect());
-    }
-
-    pub(super) fn config(&self) -> RosterConfig {
-        let holder = Holder { worker: "w".into(), incarnation: 1 };
-        RosterConfig { endpoint: true, ..RosterConfig::new(ShardId::new(0, 1), holder) }
-    }
-
-    pub(super) fn roster(&self, config: RosterConfig) -> Roster {
-        let ports = RosterPorts {
-            registry: self.registry.clone(),
-            directory: self.directory.clone(),
-            outbox: self.outbox.clone(),
-            platforms: vec![self.platform.clone()],
-            on_stored: Arc::new(|_| {}),
-            on_changed: Arc::new(|_| {}),
-            metrics: self.metrics.clone(),
-            clock: self.clock.clone(),
-            progress: self.progress.clone(),
-        };
-        Roster::new(config, ports)
     }
 }
