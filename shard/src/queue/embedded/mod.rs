@@ -164,7 +164,13 @@ impl Queue for EmbeddedQueue {
     }
 
     async fn ack(&self, receipt: Receipt) -> Result<(), QueueError> {
-        self.settle(&receipt, rows::remove).await
+        let (file, id, parked) = self.settling(&receipt)?;
+        let (states, base, session) = (file.states(), receipt.queue.base, receipt.session);
+        let done = file.writer.write_patiently(
+            move |connection| rows::remove(connection, id, parked),
+            move |()| lock(&states, base).settled(session, id, parked),
+        );
+        done.await.map_err(|error| queue_error(error, receipt.queue))
     }
 
     async fn release(&self, receipts: Vec<Receipt>) -> Result<(), QueueError> {

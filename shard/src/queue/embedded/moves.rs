@@ -18,7 +18,7 @@ const PARKED: u64 = 1 << 62;
 
 impl EmbeddedQueue {
     /// The file that a receipt is of, if the delivery is still out.
-    fn settling(&self, receipt: &Receipt) -> Result<(std::sync::Arc<QueueFile>, Id, bool), QueueError> {
+    pub(super) fn settling(&self, receipt: &Receipt) -> Result<(std::sync::Arc<QueueFile>, Id, bool), QueueError> {
         let stale = || QueueError::Stale { queue: receipt.queue.to_string() };
         let (id, parked) = ((receipt.tag & !PARKED) as Id, receipt.tag & PARKED != 0);
         let file = self.open_file(receipt.queue.index).ok_or_else(stale)?;

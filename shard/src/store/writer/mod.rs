@@ -24,7 +24,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use self::{
-    op::{Queued, Waiting, Work},
+    op::{Kind, Queued, Waiting, Work},
     thread::Thread,
 };
 use super::{OpError, StoreError};
@@ -90,7 +90,17 @@ impl Writer {
         work: impl FnOnce(&Connection) -> Result<T, OpError> + Send + 'static,
         after: impl FnOnce(&T) + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.ask(true, work, after).await
+        self.ask(Kind::Write, work, after).await
+    }
+
+    /// Like [`Writer::write_then`], for what nothing visible waits for: it may take some milliseconds more, to share the
+    /// transaction of what comes next instead of having one of its own.
+    pub(crate) async fn write_patiently<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, OpError> + Send + 'static,
+        after: impl FnOnce(&T) + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.ask(Kind::Patient, work, after).await
     }
 
     /// Reads; what it sees is durable when it returns.
@@ -98,12 +108,12 @@ impl Writer {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, OpError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.ask(false, work, |_| {}).await
+        self.ask(Kind::Read, work, |_| {}).await
     }
 
     /// Writes without anybody waiting for it.
     pub(crate) fn post(&self, work: impl FnOnce(&Connection) -> Result<(), OpError> + Send + 'static) {
-        let op = Box::new(Work { writes: true, work: Some(work), value: None, after: |_: &()| {}, reply: None });
+        let op = Box::new(Work { kind: Kind::Write, work: Some(work), value: None, after: |_: &()| {}, reply: None });
         if let Some(sender) = &self.sender {
             let _ = sender.send(Queued { op, at: Instant::now() });
         }
@@ -111,13 +121,13 @@ impl Writer {
 
     async fn ask<T: Send + 'static>(
         &self,
-        writes: bool,
+        kind: Kind,
         work: impl FnOnce(&Connection) -> Result<T, OpError> + Send + 'static,
         after: impl FnOnce(&T) + Send + 'static,
     ) -> Result<T, StoreError> {
         let closed = || StoreError::Closed { path: self.shown.clone() };
         let (reply, answer) = oneshot::channel();
-        let op = Box::new(Work { writes, work: Some(work), value: None, after, reply: Some(reply) });
+        let op = Box::new(Work { kind, work: Some(work), value: None, after, reply: Some(reply) });
         let sender = self.sender.as_ref().ok_or_else(closed)?;
         sender.send(Queued { op, at: Instant::now() }).map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?

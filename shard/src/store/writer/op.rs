@@ -7,15 +7,26 @@ use tokio::sync::oneshot;
 
 use super::super::{OpError, StoreError};
 
+/// How a piece of work is to be treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It only reads: alone it needs no transaction.
+    Read,
+    /// It writes, and what comes next waits for it.
+    Write,
+    /// It writes, and nothing visible waits for it: it may join the next transaction.
+    Patient,
+}
+
 /// A piece of work, its type erased.
 pub(super) trait Op: Send {
-    fn writes(&self) -> bool;
+    fn kind(&self) -> Kind;
     fn run(&mut self, connection: &Connection) -> Result<(), OpError>;
     fn finish(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 
 pub(super) struct Work<T, F, A> {
-    pub(super) writes: bool,
+    pub(super) kind: Kind,
     pub(super) work: Option<F>,
     pub(super) value: Option<T>,
     pub(super) after: A,
@@ -28,8 +39,8 @@ where
     F: FnOnce(&Connection) -> Result<T, OpError> + Send,
     A: FnOnce(&T) + Send,
 {
-    fn writes(&self) -> bool {
-        self.writes
+    fn kind(&self) -> Kind {
+        self.kind
     }
 
     fn run(&mut self, connection: &Connection) -> Result<(), OpError> {

@@ -107,16 +107,27 @@ async fn a_wal_that_a_burst_has_left_long_is_emptied_in_a_quiet_moment() {
     let base = tempfile::tempdir().expect("directory");
     let writer = start(base.path());
     let fill = |connection: &Connection| {
-        connection.execute("INSERT INTO jobs (id, body) VALUES (1, zeroblob(1000000))", [])?;
+        connection.execute("INSERT INTO jobs (id, body) VALUES (1, zeroblob(6000000))", [])?;
         Ok(())
     };
     writer.write(fill).await.expect("stored");
     let wal = base.path().join("queue.db-wal");
-    assert!(wal.metadata().expect("there").len() > 1_000_000);
+    assert!(wal.metadata().expect("there").len() > 6_000_000);
     let emptied = async {
         while wal.metadata().expect("there").len() > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(20), emptied).await.expect("emptied");
+}
+
+#[tokio::test]
+async fn patient_work_is_stored_with_what_comes_next_or_soon_by_itself() {
+    let base = tempfile::tempdir().expect("directory");
+    let writer = start(base.path());
+    let (patient, urgent) = (writer.write_patiently(put(1), |_| {}), writer.write(put(2)));
+    assert_eq!(tokio::join!(patient, urgent), (Ok(1), Ok(2)));
+    let alone = tokio::time::timeout(Duration::from_secs(20), writer.write_patiently(put(3), |_| {})).await;
+    assert_eq!(alone, Ok(Ok(3)));
+    assert_eq!(writer.read(all).await.expect("read"), [1, 2, 3]);
 }

@@ -8,7 +8,7 @@ use std::{
         atomic::Ordering,
         mpsc::{Receiver, RecvTimeoutError},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rusqlite::Connection;
@@ -16,14 +16,17 @@ use rusqlite::Connection;
 use super::{
     super::{OpError, StoreError, open::BUSY_TIMEOUT},
     Token,
-    op::{Op, Queued, Waiting},
+    op::{Kind, Op, Queued, Waiting},
 };
 
 /// At most this many pieces of work share a transaction.
 const BATCH: usize = 512;
-/// How long after the last write the WAL is looked at, and how long it may stay.
+/// How long patient work waits for company, and how much of it at most.
+const PATIENCE: Duration = Duration::from_millis(4);
+const PATIENT: usize = 32;
+/// How long after the last write the WAL is looked at, and how long it may stay. (Written over it is faster than grown.)
 const SETTLE: Duration = Duration::from_secs(3);
-const WAL_KEPT: u64 = 256 << 10;
+const WAL_KEPT: u64 = 4 << 20;
 
 /// What the thread owns.
 pub(super) struct Thread {
@@ -32,6 +35,25 @@ pub(super) struct Thread {
     pub(super) connection: Connection,
     pub(super) token: Token,
     pub(super) waiting: Arc<Waiting>,
+}
+
+/// Takes what has queued up; while there is nothing but patient work, for a moment also what comes.
+fn gather(receiver: &Receiver<Queued>, first: Queued, batch: &mut VecDeque<Box<dyn Op>>) {
+    let until = first.at + PATIENCE;
+    let mut patient = first.op.kind() == Kind::Patient;
+    batch.push_back(first.op);
+    while batch.len() < BATCH {
+        let next = match receiver.try_recv() {
+            Ok(queued) => Some(queued),
+            Err(_) if patient && batch.len() < PATIENT => {
+                receiver.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+            }
+            Err(_) => None,
+        };
+        let Some(queued) = next else { return };
+        patient &= queued.op.kind() == Kind::Patient;
+        batch.push_back(queued.op);
+    }
 }
 
 impl Thread {
@@ -58,14 +80,8 @@ impl Thread {
             };
             let since = first.at.saturating_duration_since(self.waiting.started).as_millis() as u64 + 1;
             self.waiting.since.store(since, Ordering::Relaxed);
-            batch.push_back(first.op);
-            while batch.len() < BATCH {
-                match receiver.try_recv() {
-                    Ok(queued) => batch.push_back(queued.op),
-                    Err(_) => break,
-                }
-            }
-            if batch.iter().any(|op| op.writes()) {
+            gather(receiver, first, &mut batch);
+            if batch.iter().any(|op| op.kind() != Kind::Read) {
                 written = true;
                 while !batch.is_empty() {
                     self.transaction(&mut batch);
@@ -122,7 +138,7 @@ impl Thread {
         let alone = batch.len() == 1;
         let mut ran: Vec<(Box<dyn Op>, Result<(), StoreError>)> = Vec::with_capacity(batch.len());
         while let Some(mut op) = batch.pop_front() {
-            let outcome = if alone || !op.writes() {
+            let outcome = if alone || op.kind() == Kind::Read {
                 op.run(&self.connection).map_err(|error| error.at(&self.path))
             } else {
                 self.in_savepoint(&mut op)

@@ -89,7 +89,8 @@ impl Outbox for EmbeddedOutbox {
     }
 
     async fn delivered(&self, position: u64, to: Destination) -> Result<(), OutboxError> {
-        self.writer.write(move |connection| rows::close(connection, position, to)).await.map_err(outbox_error)
+        let closed = self.writer.write_patiently(move |connection| rows::close(connection, position, to), |()| {});
+        closed.await.map_err(outbox_error)
     }
 
     async fn failed(&self, position: u64, to: Destination, error: &str) -> Result<(), OutboxError> {
