@@ -64,7 +64,7 @@ impl BoxView {
             heard.base.add(mem::take(&mut heard.life));
             heard.last = None;
             heard.ended = true;
-            }
+        }
     }
 
     /// The view now.
