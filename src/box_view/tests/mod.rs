@@ -168,24 +168,6 @@ fn status_tells_the_layout_and_each_shard() {
     assert_eq!((&status["shards"][1]["ready"], status["shards"][1].get("rss_bytes")), (&json!(false), None));
 }
 
-#[test]
-fn a_rendering_is_shown_again_for_a_moment_but_never_hides_a_change() {
-    let (mut view, mut slots) = two_ready();
-    let at = Duration::from_millis;
-    let first = view.view(at(1000), &slots, &primary());
-    assert!(std::sync::Arc::ptr_eq(&first, &view.view(at(1099), &slots, &primary())), "a moment later");
-    assert!(!std::sync::Arc::ptr_eq(&first, &view.view(at(1100), &slots, &primary())), "it is old");
-    slots[0].up = false;
-    assert!(!view.view(at(1101), &slots, &primary()).ready, "a shard went down");
-    slots[0].up = true;
-    assert!(!view.view(at(1102), &slots, &PrimaryFacts { closing: true, ..primary() }).ready, "shutting down");
-    assert!(view.view(at(1103), &slots, &primary()).ready);
-    view.report(0, 1, reported(&worked(11), Some("stuck")));
-    assert!(!view.view(at(1104), &slots, &primary()).ready, "a report came");
-    view.lost(0, 1);
-    assert_eq!(view.view(at(1105), &slots, &primary()).reasons, ["shard 0: not heard from yet"]);
-}
-
 /// Contract: P2, P3.
 #[tokio::test]
 async fn a_process_that_is_its_own_only_shard_answers_for_itself() {
