@@ -225,10 +225,8 @@ pub async fn run(
         }
     };
     standing.set(|inner| inner.stopping = true);
-    if ended.is_err() {
-        // Somebody else may own all this by now: the caller ends the process, so that nothing more is done.
-        return ended;
-    }
+    // On an error somebody else may own all this by now: the caller ends the process, so that nothing more is done.
+    ended?;
     info!(shard = shard.index, "draining");
     work_stop.cancel();
     while workers.join_next().await.is_some() {}
@@ -238,7 +236,7 @@ pub async fn run(
     if let Err(error) = ports.registry.release(&holder, &[slot]).await {
         warn!(%error, "the slot's lease could not be given back; it ends by itself");
     }
-    ended
+    Ok(())
 }
 
 async fn publish_layout(
