@@ -307,3 +307,91 @@ fn the_end_tells_all_at_once_and_kills_at_the_deadline() {
     script.dies(1, Exit::Signal(9));
     assert_eq!(script.did().last(), Some(&Action::Exit { code: 0 }));
 }
+
+/// Contract: C1.
+#[test]
+fn a_shard_that_falls_silent_while_it_drains_is_ended_before_its_lease_could_be_taken() {
+    let mut script = Script::serving(1);
+    script.feed(Event::Stop);
+    script.did();
+    script.pass(4900, &[]);
+    assert_eq!(script.did(), []);
+    script.pass(100, &[]);
+    assert_eq!(script.did(), [Action::Kill { slot: 0, pid: 2, signal: Deadly::Abort }]);
+}
+
+#[test]
+fn loops_that_end_while_a_shard_drains_are_no_hang() {
+    let mut script = Script::serving(1);
+    script.feed(Event::Stop);
+    script.did();
+    for _ in 0..100 {
+        script.now += Duration::from_millis(100);
+        script.hear(0, Heard::CheckIn { stalled: vec!["consume".to_owned()] });
+        script.feed(Event::Tick);
+    }
+    assert_eq!(script.did(), []);
+}
+
+/// Field report R45.
+#[test]
+fn a_slot_that_was_written_off_is_normal_again_only_after_a_stable_run() {
+    let mut script = Script::serving(2);
+    while !matches!(script.phase(1), Phase::Slow { .. }) {
+        script.comes_up(1);
+        script.dies(1, Exit::Signal(11));
+        script.pass(5000, &[0]);
+    }
+    let one_more_life = |script: &mut Script, length: u64| {
+        script.pass(140_000, &[0]);
+        script.comes_up(1);
+        script.pass(length, &[0, 1]);
+        script.dies(1, Exit::Signal(11));
+    };
+    script.pass(1000, &[0]);
+    one_more_life(&mut script, 0);
+    assert!(matches!(script.phase(1), Phase::Slow { .. }), "it falls again at once");
+    script.pass(140_000, &[0]);
+    script.comes_up(1);
+    script.pass(31_000, &[0, 1]);
+    assert!(!script.state.statuses()[1].gave_up);
+    script.did();
+    script.dies(1, Exit::Signal(11));
+    assert!(script.did().contains(&Action::Spawn { slot: 1 }), "a first death");
+}
+
+#[test]
+fn a_slot_that_takes_its_whole_boot_deadline_to_fail_is_written_off_too() {
+    let mut script = Script::serving(2);
+    script.dies(1, Exit::Code(1));
+    for _ in 0..20 {
+        script.pass(31_000, &[0]);
+        if script.phase(1) == Phase::Silent {
+            script.dies(1, Exit::Signal(6));
+        }
+    }
+    assert!(script.state.statuses()[1].gave_up);
+}
+
+#[test]
+fn a_configuration_refused_before_anybody_was_ready_is_the_end() {
+    let mut script = Script::new(2);
+    script.did();
+    script.dies(1, Exit::Code(78));
+    assert!(script.did().contains(&Action::Tell(News::Stopping { code: 78 })));
+    script.dies(0, Exit::Code(0));
+    assert_eq!(script.did().last(), Some(&Action::Exit { code: 78 }));
+}
+
+#[test]
+fn no_turn_of_a_roll_begins_while_another_shard_is_down() {
+    let mut script = Script::serving(3);
+    script.dies(2, Exit::Signal(11));
+    script.did();
+    script.feed(Event::Roll);
+    script.pass(300, &[0, 1]);
+    let turns = |action: &Action| matches!(action, Action::Steer { .. } | Action::Drain { .. });
+    assert!(!script.did().iter().any(turns));
+    script.comes_up(2);
+    assert!(script.did().iter().any(turns));
+}
