@@ -43,7 +43,7 @@ pub enum Request {
 
 /// What it answers.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "answer")]
+#[serde(rename_all = "snake_case")]
 pub enum Response {
     /// The box, as the observer shows it.
     Status {
@@ -187,6 +187,15 @@ pub fn call<Q: Serialize, A: DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_view_survives_the_wire() {
+        let view = RawValue::from_string("{\"a\":[1]}".to_owned()).unwrap();
+        let wire = serde_json::to_string(&Response::Status { view }).unwrap();
+        assert_eq!(wire, "{\"status\":{\"view\":{\"a\":[1]}}}");
+        let back: Response = serde_json::from_str(&wire).unwrap();
+        assert!(matches!(back, Response::Status { view } if view.get() == "{\"a\":[1]}"));
+    }
 
     struct Echo;
 

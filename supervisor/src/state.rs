@@ -49,7 +49,6 @@ pub struct State {
 pub(crate) struct Stopping {
     pub(crate) code: u8,
     pub(crate) deadline: Duration,
-    pub(crate) forced: bool,
 }
 
 /// One shard's fixed place.

@@ -1,11 +1,7 @@
 //! A shard's end of the link, for the runtime of its HTTP thread: busy work on the main thread neither delays a check-in
 //! nor hides that the primary is gone.
 
-use std::{
-    os::unix::net::UnixStream as StdStream,
-    sync::{Arc, Mutex, MutexGuard},
-    time::{Duration, Instant},
-};
+use std::{os::unix::net::UnixStream as StdStream, sync::Arc, time::Duration};
 
 use serde_json::value::RawValue;
 use tokio::{
@@ -21,11 +17,9 @@ use super::{
     codec::{Decoder, FrameError, encode},
     fd::{FdError, inherited},
     frame::{FromChild, ToChild},
+    views::Views,
 };
 use crate::spec::{INCARNATION_ENV, LINK_FD_ENV};
-
-/// A view that has not come after this long is asked for again.
-const VIEW_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The link cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -190,69 +184,6 @@ impl LinkHandle {
     }
 }
 
-#[derive(Debug, Default)]
-struct Views(Mutex<ViewState>);
-
-type Answer = oneshot::Sender<Arc<RawValue>>;
-
-#[derive(Debug, Default)]
-struct ViewState {
-    last: u64,
-    under_way: Option<Instant>,
-    /// Served by the request that is under way.
-    waiting: Vec<Answer>,
-    /// Came later: what is under way may be older than they are.
-    next: Vec<Answer>,
-    lost: bool,
-}
-
-impl Views {
-    fn lock(&self) -> MutexGuard<'_, ViewState> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Notes who asks; with an id, a request has to go out.
-    fn ask(&self, answer: Answer) -> Option<u64> {
-        let mut state = self.lock();
-        if state.lost {
-            return None;
-        }
-        state.next.push(answer);
-        state.next.retain(|answer| !answer.is_closed());
-        let patient = state.under_way.is_some_and(|since| since.elapsed() < VIEW_PATIENCE);
-        (!patient).then(|| state.begin())
-    }
-
-    /// An answer has come; with an id, the next request has to go out.
-    fn answered(&self, id: u64, payload: Box<RawValue>) -> Option<u64> {
-        let mut state = self.lock();
-        if id != state.last {
-            return None;
-        }
-        let view: Arc<RawValue> = payload.into();
-        for answer in std::mem::take(&mut state.waiting) {
-            // Who asked may have gone.
-            let _ = answer.send(view.clone());
-        }
-        state.under_way = None;
-        (!state.next.is_empty()).then(|| state.begin())
-    }
-
-    fn lose(&self) {
-        *self.lock() = ViewState { lost: true, ..ViewState::default() };
-    }
-}
-
-impl ViewState {
-    fn begin(&mut self) -> u64 {
-        self.last += 1;
-        self.under_way = Some(Instant::now());
-        let next = std::mem::take(&mut self.next);
-        self.waiting.extend(next);
-        self.last
-    }
-}
-
 async fn write(mut writer: OwnedWriteHalf, first: Vec<u8>, mut outgoing: mpsc::Receiver<Vec<u8>>) {
     let mut bytes = Some(first);
     while let Some(next) = bytes {
@@ -360,7 +291,7 @@ mod tests {
         let first = ask(1);
         let FromChild::ViewRequest { id } = heard(&mut links).await else { panic!("no request") };
         let later = ask(20);
-        while handle.views.lock().next.len() < 20 {
+        while handle.views.queued() < 20 {
             tokio::task::yield_now().await;
         }
         links.send(0, &ToChild::View { id, payload: RawValue::from_string("1".into()).unwrap() });

@@ -8,6 +8,7 @@ pub(crate) mod codec;
 mod fd;
 mod frame;
 mod parent;
+mod views;
 
 pub use child::{ChildLink, LinkError, LinkEvent, LinkEvents, LinkHandle};
 pub use codec::{FrameError, MAX_FRAME};

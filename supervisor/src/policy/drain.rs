@@ -71,10 +71,9 @@ impl State {
     }
 
     pub(crate) fn request_stop(&mut self) {
-        match &mut self.stopping {
+        match self.stopping {
             None => self.stop(0),
-            Some(stopping) => {
-                stopping.forced = true;
+            Some(_) => {
                 for slot in self.indices() {
                     self.kill(slot);
                 }
@@ -88,7 +87,7 @@ impl State {
             return;
         }
         let deadline = self.now() + self.policy.drain;
-        self.stopping = Some(Stopping { code, deadline, forced: false });
+        self.stopping = Some(Stopping { code, deadline });
         self.tell(News::Stopping { code });
         self.roll_stopped();
         for slot in self.indices() {
@@ -110,16 +109,6 @@ impl State {
         }
     }
 
-    /// Nobody outlives the deadline, whatever stage it is in.
-    pub(crate) fn watch_stop(&mut self) {
-        let Some(stopping) = self.stopping else { return };
-        if self.now() >= stopping.deadline {
-            for slot in self.indices() {
-                self.kill(slot);
-            }
-        }
-    }
-
     pub(crate) fn finish_if_over(&mut self) {
         let Some(stopping) = self.stopping else { return };
         for slot in self.indices() {
@@ -127,9 +116,6 @@ impl State {
             if self.life(slot).is_some_and(|life| life.leaving.is_none()) {
                 self.leave(slot, ExitReason::Stop);
                 self.advance_leaving();
-                if stopping.forced {
-                    self.kill(slot);
-                }
             }
         }
         let gone = |slot: &crate::state::Slot| matches!(slot.condition, Condition::Stopped);

@@ -71,7 +71,6 @@ impl State {
         }
         self.watch_grant();
         self.watch_steering();
-        self.watch_stop();
     }
 
     /// What follows from the state, whichever event led to it.
