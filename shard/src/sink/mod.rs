@@ -127,20 +127,20 @@ pub trait Outbox: Send + Sync + 'static {
     /// Events with open destinations after a position, oldest first.
     async fn open(&self, after: u64, limit: usize) -> Result<Vec<Stored>, OutboxError>;
 
-    /// Events of a scope with a position after `after`, oldest first. An adapter with an index does better than this,
-    /// which looks through all that is open.
+    /// Events of a scope with a position after `after`, oldest first; fewer than `limit` only when there are no more. An
+    /// adapter that can search does better than this, which looks through all that is open.
     async fn open_in(&self, scope: &Scope, after: u64, limit: usize) -> Result<Vec<Stored>, OutboxError> {
-        const PAGE: usize = 256;
-        let (mut found, mut after) = (Vec::new(), after);
+        let (mut found, mut after, mut size) = (Vec::new(), after, limit.max(8));
         loop {
-            let page = self.open(after, PAGE).await?;
-            let last = page.len() < PAGE;
+            let page = self.open(after, size).await?;
+            let last = page.len() < size;
             after = page.last().map_or(after, |stored| stored.position);
             found.extend(page.into_iter().filter(|stored| scope.includes(stored)));
             if last || found.len() >= limit {
                 found.truncate(limit);
                 return Ok(found);
             }
+            size = (size * 2).min(256);
         }
     }
 
@@ -156,7 +156,7 @@ pub trait Outbox: Send + Sync + 'static {
     /// Dead letters, oldest first.
     async fn dead(&self, limit: usize) -> Result<Vec<DeadEvent>, OutboxError>;
 
-    /// Opens a dead letter's destination again. `false` when it is not there.
+    /// Opens a dead letter's destination again, behind everything that is there. `false` when it is not there.
     async fn replay(&self, event: Uuid, destination: Destination) -> Result<bool, OutboxError>;
 
     /// Drops a dead letter. `false` when it is not there.

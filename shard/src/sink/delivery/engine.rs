@@ -27,6 +27,8 @@ use crate::{
 
 /// The longest sleep: it shows progress at least so often.
 const TICK: Duration = Duration::from_secs(1);
+/// How often the outbox is looked through for what nobody told of: it lies there until then, and no longer.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Between tries to store an outcome.
 const WRITE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How long outcomes may take to be stored at the end.
@@ -70,10 +72,15 @@ struct Work {
 impl Engine {
     pub(super) async fn run(self) {
         let mut work = Work::default();
+        let mut look_at = self.clock.boottime() + LOOK_EVERY;
         while !self.stop.is_cancelled() {
             self.stamp.tick();
-            let due = self.act(&mut work);
             let now = self.clock.boottime();
+            if now >= look_at {
+                look_at = now + LOOK_EVERY;
+                self.shared.plan.lock().expect("delivery plan").rescan();
+            }
+            let due = self.act(&mut work);
             let sleep = due.map_or(TICK, |due| due.saturating_sub(now).min(TICK));
             tokio::select! {
                 () = self.shared.wake.notified() => {}

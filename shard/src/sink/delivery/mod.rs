@@ -160,7 +160,7 @@ impl DeliveryHandle {
         self.change(|plan| plan.handler_changed(channel, now));
     }
 
-    /// Dead letters were opened again.
+    /// Dead letters were opened again. (Without being told, it finds them some seconds later.)
     pub fn rescan(&self) {
         self.change(Plan::rescan);
     }

@@ -9,7 +9,7 @@ use shard::{
     identity::ChannelId,
     platform::PlatformKind,
     registry::Fence,
-    sink::{Batch, Destination, Outbox, OutboxError, Stored},
+    sink::{Batch, Destination, Outbox, OutboxError, Scope, Stored},
 };
 
 /// One outbox, the processes that come and go on it, and time.
@@ -220,6 +220,45 @@ pub(crate) async fn appends_side_by_side_keep_each_channel_without_gaps(mut harn
     }
 }
 
+/// Contract: E1. What waits for one conversation is found behind however much waits for others.
+pub(crate) async fn what_is_open_is_read_by_destination_channel_and_conversation(mut harness: impl OutboxHarness) {
+    let outbox = harness.start().await;
+    let (handler, endpoint) = (Destination::Handler, Destination::Endpoint);
+    let fence = |number| Fence { channel: channel(number), token: 1 };
+    let to_endpoint: Vec<Event> = (0..4500).map(|n| event(channel(1), &n.to_string())).collect();
+    let many = Batch { fence: fence(1), events: to_endpoint, offset: None };
+    let first = outbox.append(many, &[endpoint]).await.expect("stored")[0].position;
+    let elsewhere = Event { conversation: Some("elsewhere".into()), ..event(channel(1), "e") };
+    let nowhere = Event { conversation: None, ..event(channel(1), "n") };
+    let events = vec![elsewhere, nowhere, event(channel(1), "c")];
+    let few = outbox.append(Batch { fence: fence(1), events, offset: None }, &BOTH).await.expect("stored");
+    let other = append(&outbox, batch(2, 1, &["a", "b"], None)).await;
+    outbox.delivered(other[0].position, handler).await.expect("marked");
+
+    let positions = |stored: &[Stored]| stored.iter().map(|stored| stored.position).collect::<Vec<_>>();
+    let (few, other) = (positions(&few), positions(&other));
+    let conversation = |name: Option<&str>| Scope::Conversation(handler, channel(1), name.map(Arc::from));
+    let cases = [
+        (Scope::Destination(handler), 0, vec![few[0], few[1], few[2], other[1]]),
+        (Scope::Channel(handler, channel(1)), 0, few.clone()),
+        (Scope::Channel(handler, channel(1)), few[0], few[1..].to_vec()),
+        (Scope::Channel(endpoint, channel(2)), 0, other.clone()),
+        (Scope::Channel(handler, channel(3)), 0, vec![]),
+        (conversation(Some("elsewhere")), 0, vec![few[0]]),
+        (conversation(None), 0, vec![few[1]]),
+        (conversation(Some("chat")), 0, vec![few[2]]),
+    ];
+    for (scope, after, expected) in cases {
+        let found = outbox.open_in(&scope, after, 10).await.expect("read");
+        assert_eq!(positions(&found), expected, "{scope:?} after {after}");
+        let one = outbox.open_in(&scope, after, 1).await.expect("read");
+        assert_eq!(positions(&one)[..], expected[..expected.len().min(1)], "the first of {scope:?}");
+    }
+    let all = outbox.open_in(&Scope::Destination(endpoint), first, 10_000).await.expect("read");
+    assert_eq!(all.len(), 4499 + 3 + 2);
+    assert!(all.is_sorted_by_key(|stored| stored.position));
+}
+
 /// Makes one test of each function for an adapter.
 macro_rules! outbox_suite {
     ($harness:expr) => {
@@ -232,6 +271,7 @@ macro_rules! outbox_suite {
             what_can_not_be_delivered_is_kept_as_a_dead_letter,
             what_has_no_destination_is_kept_for_the_retention_time,
             appends_side_by_side_keep_each_channel_without_gaps,
+            what_is_open_is_read_by_destination_channel_and_conversation,
         );
     };
     (@ $harness:expr, $($name:ident,)*) => {

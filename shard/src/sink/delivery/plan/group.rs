@@ -121,6 +121,14 @@ impl Group {
         Offer::Taken
     }
 
+    /// There is something that only the outbox holds. Open events up to `seen_to` have been looked at, if it was not behind.
+    pub(super) fn is_behind(&mut self, seen_to: u64) {
+        if !self.behind {
+            self.behind = true;
+            self.read_to = self.read_to.max(seen_to);
+        }
+    }
+
     /// Puts an event at the end of its lane.
     pub(super) fn hold(&mut self, conversation: Conversation, item: Item) {
         self.events += 1;

@@ -16,6 +16,9 @@
 //! makes this safe: every open event of a group up to `read_to` is in a lane's memory or after that lane's `behind`; no
 //! event after `read_to` is.
 //!
+//! From time to time what came since the last look is *scanned*, for events that nobody told of. A group that is not known
+//! has nothing open up to where the scan has come.
+//!
 //! One read is under way at a time. What was pushed while it ran may be missing in it: such a read is *stale* and does
 //! not end anything.
 
@@ -131,6 +134,8 @@ pub(super) struct Plan {
     timers: BTreeSet<(Duration, LaneKey)>,
     /// The last `seq` pushed for each channel.
     heard: HashMap<ChannelId, u64>,
+    /// The last position pushed.
+    pushed: u64,
     in_flight: usize,
     /// Settled, but not yet so in the outbox.
     unwritten: HashSet<(Destination, u64)>,
@@ -157,6 +162,7 @@ impl Plan {
             no_load_before: Duration::ZERO,
             timers: BTreeSet::new(),
             heard: HashMap::new(),
+            pushed: 0,
             in_flight: 0,
             unwritten: HashSet::new(),
             ghosts: HashSet::new(),

@@ -25,6 +25,8 @@ pub(super) enum Want {
 pub(super) struct Loading {
     want: Want,
     limit: usize,
+    /// The last position that had been pushed when it began: it shows everything up to there.
+    pushed: u64,
     /// Something was stored since that it may not show.
     stale: bool,
 }
@@ -37,6 +39,7 @@ impl Plan {
         let gap = stored.event.seq != *heard + 1;
         *heard = stored.event.seq.max(*heard);
         let Stored { position, stored_ms, event, open } = stored;
+        self.pushed = self.pushed.max(position);
         let event = Arc::new(event);
         for destination in [Destination::Handler, Destination::Endpoint] {
             let key = (destination, channel);
@@ -50,7 +53,8 @@ impl Plan {
             let known = self.groups.contains_key(&key);
             if (gap && known) || (failures.is_some() && !known) {
                 // Something before it is still on its way here, or may be: only the outbox knows their order.
-                self.edit(key, |group, _| group.behind = true);
+                let seen_to = self.scanned_to(destination);
+                self.edit(key, |group, _| group.is_behind(seen_to));
                 self.now_stale(&Want::Group(key));
             }
             if let (Some(failures), true) = (failures, known) {
@@ -88,7 +92,7 @@ impl Plan {
         let Some(loading) = self.loading.take() else { return };
         let last = page.len() < loading.limit && !loading.stale;
         match loading.want {
-            Want::Scan(destination) => self.scanned(destination, page, last),
+            Want::Scan(destination) => self.scanned(destination, page, last, loading.pushed),
             Want::Group(key) => self.group_read(key, page, last),
             Want::Lane(lane) => self.lane_read(lane, page, last),
         }
@@ -120,7 +124,7 @@ impl Plan {
         let next =
             if self.scan_next { self.scan().or_else(|| self.read()) } else { self.read().or_else(|| self.scan()) };
         let Some((want, scope, after, limit)) = next else { return };
-        self.loading = Some(Loading { want, limit, stale: false });
+        self.loading = Some(Loading { want, limit, pushed: self.pushed, stale: false });
         actions.push(Action::Load { scope, after, limit });
     }
 

@@ -1,4 +1,5 @@
-//! Passes through all that is open: at start, and when something was opened again behind everybody's back.
+//! Passes through all that is open: at start, and from time to time over what came since, for what was stored or opened
+//! again without anybody telling (a dead letter that was replayed, a task that was killed before it told).
 
 use super::{
     Conversation, Plan,
@@ -10,53 +11,47 @@ use crate::sink::{Destination, Scope, Stored};
 /// How many events are read at once.
 const PAGE: usize = 256;
 
-/// A pass through all that is open for a destination.
+/// The passes through what is open for a destination.
 #[derive(Debug)]
 pub(super) struct Scan {
     pub(super) destination: Destination,
-    after: u64,
+    /// Every open event up to here was seen: a group that is not known has none of them, and one that isn't behind has
+    /// looked at them.
+    pub(super) to: u64,
     /// At start: nothing of this destination is known before it has ended, and pushes are left to it.
-    /// Otherwise it looks for what was opened again behind everybody's back.
     first: bool,
     pub(super) done: bool,
-    /// Another pass was asked for while this one runs.
-    again: bool,
 }
 
 impl Scan {
     pub(super) fn first(destination: Destination) -> Self {
-        Self { destination, after: 0, first: true, done: false, again: false }
-    }
-
-    fn restart(&mut self) {
-        *self = Self { first: false, ..Self::first(self.destination) };
+        Self { destination, to: 0, first: true, done: false }
     }
 }
 
 impl Plan {
-    /// Looks through the outbox once more, for what was opened again (a dead letter that was replayed).
+    /// Looks for what nobody told of.
     pub(in super::super) fn rescan(&mut self) {
-        for scan in &mut self.scans {
-            if scan.done {
-                scan.restart();
-            } else {
-                scan.again = true;
-            }
+        for n in 0..self.scans.len() {
+            let destination = self.scans[n].destination;
+            self.scans[n].done = false;
+            self.now_stale(&Want::Scan(destination));
         }
     }
 
     pub(super) fn scan(&mut self) -> Option<(Want, Scope, u64, usize)> {
         let scan = self.scans.iter().find(|scan| !scan.done)?;
-        Some((Want::Scan(scan.destination), Scope::Destination(scan.destination), scan.after, PAGE))
+        Some((Want::Scan(scan.destination), Scope::Destination(scan.destination), scan.to, PAGE))
     }
 
-    pub(super) fn scanned(&mut self, destination: Destination, page: Vec<Stored>, last: bool) {
+    /// `pushed` is the last position that had been pushed when the page was asked for.
+    pub(super) fn scanned(&mut self, destination: Destination, page: Vec<Stored>, last: bool, pushed: u64) {
         let Some(scan) = self.scans.iter_mut().find(|scan| scan.destination == destination) else { return };
-        let first = scan.first;
-        scan.after = page.last().map_or(scan.after, |stored| stored.position);
-        scan.done = last;
-        if last && scan.again {
-            scan.restart();
+        let (first, before) = (scan.first, scan.to);
+        scan.to = page.last().map_or(scan.to, |stored| stored.position);
+        if last {
+            scan.to = scan.to.max(pushed);
+            (scan.first, scan.done) = (false, true);
         }
         for (key, item) in items(page, destination) {
             if first {
@@ -71,20 +66,28 @@ impl Plan {
                 });
             } else {
                 let settled = self.is_settled(destination, item.position);
-                self.edit(key, |group, _| found_again(group, &item, settled));
+                let known = self.groups.contains_key(&key);
+                self.edit(key, |group, _| {
+                    let seen_to = if known { before } else { item.position - 1 };
+                    found_again(group, &item, settled, seen_to);
+                });
             }
         }
     }
 
     pub(super) fn in_first_scan(&self, destination: Destination) -> bool {
-        self.scans.iter().any(|scan| scan.destination == destination && scan.first && !scan.done)
+        self.scans.iter().any(|scan| scan.destination == destination && scan.first)
+    }
+
+    pub(super) fn scanned_to(&self, destination: Destination) -> u64 {
+        self.scans.iter().find(|scan| scan.destination == destination).map_or(0, |scan| scan.to)
     }
 }
 
-/// An open event that a later scan came by: known, or opened again.
-fn found_again(group: &mut Group, item: &Item, settled: bool) {
+/// An open event that a later scan came by: known, or not told of.
+fn found_again(group: &mut Group, item: &Item, settled: bool, seen_to: u64) {
     if item.position > group.read_to {
-        group.behind = true;
+        group.is_behind(seen_to);
         return;
     }
     let conversation: Conversation = item.conversation();

@@ -70,7 +70,7 @@ impl World {
             0 => None,
             n => Some(format!("chat-{n}")),
         };
-        let position = self.outbox.last_key_value().map_or(0, |(last, _)| *last) + self.rng.random_range(1..3);
+        let position = self.next_position();
         let kind = EventKind::Revoked(MessageRef::default());
         let key = position.to_string();
         let mut event = Event::new(to, PlatformKind::Telegram, conversation, Timestamp::UNIX_EPOCH, &key, kind);
@@ -94,7 +94,9 @@ impl World {
         if late > 0 {
             let n = if self.rng.random_bool(0.9) { 0 } else { self.rng.random_range(0..late) };
             let stored = self.pushes.remove(n).expect("there");
-            self.plan.push(stored);
+            if self.rng.random_bool(0.99) {
+                self.plan.push(stored);
+            }
         }
     }
 
@@ -223,10 +225,16 @@ impl World {
 
     fn replay(&mut self) {
         if let Some((destination, position)) = self.buried.pop() {
-            self.outbox.get_mut(&position).expect("stored").2.insert(destination, 0);
+            let event = self.outbox[&position].0.clone();
+            let position = self.next_position();
+            self.outbox.insert(position, (event, self.now.wall_ms, BTreeMap::from([(destination, 0)])));
             self.replayed.insert((destination, position));
             self.plan.rescan();
         }
+    }
+
+    fn next_position(&mut self) -> u64 {
+        self.outbox.last_key_value().map_or(0, |(last, _)| *last) + self.rng.random_range(1..3)
     }
 
     fn pass(&mut self, time: Duration) {
@@ -258,6 +266,7 @@ impl World {
     /// Everything works from here on: nothing may stay behind.
     fn settle(&mut self) {
         self.healthy = true;
+        let mut looked = false;
         for _ in 0..100_000 {
             self.push();
             self.end_attempt();
@@ -267,7 +276,15 @@ impl World {
             let idle =
                 self.pushes.is_empty() && self.attempts.is_empty() && self.writes.is_empty() && self.read.is_none();
             if idle {
-                let Some(due) = self.plan.next_due() else { break };
+                let Some(due) = self.plan.next_due() else {
+                    if looked {
+                        break;
+                    }
+                    looked = true;
+                    self.plan.rescan();
+                    self.poll();
+                    continue;
+                };
                 self.pass(due.saturating_sub(self.now.mono));
                 self.poll();
             }

@@ -1,6 +1,7 @@
 //! Delivery against real HTTP servers on loopback, over an outbox in memory.
 
 mod agents;
+mod embedded;
 mod endpoint;
 mod outbox;
 mod running;
@@ -133,16 +134,19 @@ impl Rig {
         self
     }
 
-    fn start(&self) -> DeliveryHandle {
-        let delivery = Delivery {
+    fn delivery(&self) -> Delivery {
+        Delivery {
             config: self.config.clone(),
             outbox: self.outbox.clone(),
             handlers: self.handlers.clone(),
             replies: self.replies.clone(),
             metrics: self.metrics.clone(),
             clock: Arc::new(SystemClock),
-        };
-        delivery.start(&Progress::default()).expect("started")
+        }
+    }
+
+    fn start(&self) -> DeliveryHandle {
+        self.delivery().start(&Progress::default()).expect("started")
     }
 
     /// As a channel's inbox does it.

@@ -110,12 +110,16 @@ impl Outbox for MemoryOutbox {
     }
 
     async fn replay(&self, event: uuid::Uuid, destination: Destination) -> Result<bool, OutboxError> {
-        let found = self.drop_dead(event, destination).await?;
-        let mut rows = self.rows.lock().expect("rows");
-        for row in rows.values_mut().filter(|row| found && row.event.id == event) {
-            row.open.push((destination, 0));
+        let letters = self.dead(usize::MAX).await?;
+        let letter = letters.into_iter().find(|letter| (letter.event.id, letter.destination) == (event, destination));
+        let Some(letter) = letter else { return Ok(false) };
+        let stored_ms = Timestamp::now().as_millisecond();
+        {
+            let mut rows = self.rows.lock().expect("rows");
+            let position = rows.last_key_value().map_or(1, |(last, _)| last + 1);
+            rows.insert(position, Stored { position, stored_ms, event: letter.event, open: vec![(destination, 0)] });
         }
-        Ok(found)
+        self.drop_dead(event, destination).await
     }
 
     async fn drop_dead(&self, event: uuid::Uuid, destination: Destination) -> Result<bool, OutboxError> {

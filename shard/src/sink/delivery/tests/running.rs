@@ -35,14 +35,7 @@ async fn stop_lets_what_is_under_way_end_and_begins_nothing() {
     let server = Server::start(|_| say(204, "")).await;
     let rig = Rig::new().endpoint(&server.url("/")).handler(1, HandlerSettings::Echo);
     let held = Arc::new(Held { released: released.clone(), posted: rig.replies.clone(), asked: AtomicUsize::new(0) });
-    let delivery = Delivery {
-        config: rig.config.clone(),
-        outbox: rig.outbox.clone(),
-        handlers: rig.handlers.clone(),
-        replies: held.clone(),
-        metrics: rig.metrics.clone(),
-        clock: Arc::new(SystemClock),
-    };
+    let delivery = Delivery { replies: held.clone(), ..rig.delivery() };
     let delivery = delivery.start(&Progress::default()).expect("started");
     rig.store(&delivery, vec![text(1, "chat", "first"), text(1, "chat", "second")], &[Handler]).await;
     until("the first is under way", || held.asked.load(Ordering::SeqCst) == 1).await;
@@ -120,6 +113,23 @@ async fn a_dead_letter_that_is_opened_again_is_delivered_after_a_rescan() {
     rig.drained().await;
     assert_eq!(server.texts(), ["hi", "hi"]);
     assert_eq!(rig.outbox.dead(10).await.expect("dead").len(), 0);
+}
+
+/// A task that was killed between storing and telling, or another process that opened a dead letter again.
+#[tokio::test]
+async fn what_nobody_told_of_is_found() {
+    let clock = crate::clock::ManualClock::at(1_900_000_000_000);
+    let rig = Rig::new().handler(1, HandlerSettings::Echo);
+    let delivery = Delivery { clock: Arc::new(clock.clone()), ..rig.delivery() }.start(&Progress::default());
+    let delivery = delivery.expect("started");
+    rig.store(&delivery, vec![text(1, "chat", "told")], &[Handler]).await;
+    rig.drained().await;
+    let untold =
+        Batch { fence: Fence { channel: channel(1), token: 1 }, events: vec![text(1, "chat", "untold")], offset: None };
+    rig.outbox.append(untold, &[Handler]).await.expect("stored");
+    clock.advance(Duration::from_secs(5));
+    rig.drained().await;
+    assert_eq!(rig.replies.ids().len(), 2);
 }
 
 /// Contract: E1. An endpoint that was dead is served again as soon as it answers, from the store.

@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::super::{Batch, DeadEvent, Destination, Outbox, OutboxError, Stored};
+use super::super::{Batch, DeadEvent, Destination, Outbox, OutboxError, Scope, Stored};
 use crate::{
     clock::Clock,
     event::Event,
@@ -86,6 +86,20 @@ impl Outbox for EmbeddedOutbox {
 
     async fn open(&self, after: u64, limit: usize) -> Result<Vec<Stored>, OutboxError> {
         self.writer.read(move |connection| rows::open(connection, after, limit)).await.map_err(outbox_error)
+    }
+
+    async fn open_in(&self, scope: &Scope, after: u64, limit: usize) -> Result<Vec<Stored>, OutboxError> {
+        let (mut found, mut after) = (Vec::new(), after);
+        loop {
+            let (scope, wanted) = (scope.clone(), limit.saturating_sub(found.len()));
+            let read = self.writer.read(move |connection| rows::open_in(connection, &scope, after, wanted)).await;
+            let (page, looked_to) = read.map_err(outbox_error)?;
+            found.extend(page);
+            match looked_to {
+                Some(position) if found.len() < limit => after = position,
+                _ => return Ok(found),
+            }
+        }
     }
 
     async fn delivered(&self, position: u64, to: Destination) -> Result<(), OutboxError> {

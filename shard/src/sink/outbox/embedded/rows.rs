@@ -1,9 +1,9 @@
 //! The statements on events. Each runs inside a transaction of the file's writer.
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Row, types::ValueRef};
 use uuid::Uuid;
 
-use super::super::super::{DeadEvent, Destination, Stored};
+use super::super::super::{DeadEvent, Destination, Scope, Stored};
 use crate::{
     event::Event,
     identity::ChannelId,
@@ -196,22 +196,75 @@ pub(super) fn read_to(connection: &Connection, of: ChannelId) -> Result<Option<i
 
 /// Events after a position, oldest first.
 pub(super) fn open(connection: &Connection, after: u64, limit: usize) -> Result<Vec<Stored>, OpError> {
-    let sql = "SELECT position, seq, handler, endpoint, at_ms, event FROM outbox WHERE position > ?1 ORDER BY position LIMIT ?2";
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut found = statement.query((after.min(i64::MAX as u64) as i64, limit as i64))?;
+    let mut statement = connection.prepare_cached(OPEN)?;
+    let mut found = statement.query((signed(after), limit as i64))?;
     let mut stored = Vec::new();
     while let Some(row) = found.next()? {
-        let handler: Option<u32> = row.get(2)?;
-        let endpoint: Option<u32> = row.get(3)?;
-        let open = [(Destination::Handler, handler), (Destination::Endpoint, endpoint)];
-        stored.push(Stored {
-            position: row.get::<_, i64>(0)? as u64,
-            stored_ms: row.get(4)?,
-            event: decode(row, 5, 1)?,
-            open: open.into_iter().filter_map(|(which, failures)| Some((which, failures?))).collect(),
-        });
+        stored.push(waiting(row)?);
     }
     Ok(stored)
+}
+
+/// Events of a scope, and how far was looked when there may be more. It looks at so many rows and no more: this is the
+/// writer's thread, and an endpoint that is dead for a day leaves millions of rows.
+pub(super) fn open_in(
+    connection: &Connection,
+    scope: &Scope,
+    after: u64,
+    limit: usize,
+) -> Result<(Vec<Stored>, Option<u64>), OpError> {
+    let column = match scope.destination() {
+        Destination::Handler => 2,
+        Destination::Endpoint => 3,
+    };
+    let channel = match scope {
+        Scope::Destination(_) => None,
+        Scope::Channel(_, channel) | Scope::Conversation(_, channel, _) => Some(key(*channel)),
+    };
+    let mut statement = connection.prepare_cached(OPEN)?;
+    let mut found = statement.query((signed(after), LOOKED_AT as i64))?;
+    let (mut stored, mut looked_at, mut looked_to) = (Vec::new(), 0, after);
+    while let Some(row) = found.next()? {
+        looked_at += 1;
+        looked_to = row.get::<_, i64>(0)? as u64;
+        let waits = !matches!(row.get_ref(column)?, ValueRef::Null);
+        let theirs = match &channel {
+            Some(channel) => row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)? == channel.as_ref(),
+            None => true,
+        };
+        // Only what may be of the scope is decoded: that is what costs.
+        if waits && theirs {
+            stored.push(waiting(row)?);
+            if stored.last().is_some_and(|stored| !scope.includes(stored)) {
+                stored.pop();
+            }
+        }
+        if stored.len() >= limit {
+            return Ok((stored, Some(looked_to)));
+        }
+    }
+    Ok((stored, (looked_at == LOOKED_AT).then_some(looked_to)))
+}
+
+/// Rows that one look for a scope goes through.
+const LOOKED_AT: usize = 2000;
+const OPEN: &str = "SELECT position, seq, handler, endpoint, at_ms, event, channel FROM outbox WHERE position > ?1
+                    ORDER BY position LIMIT ?2";
+
+fn signed(position: u64) -> i64 {
+    position.min(i64::MAX as u64) as i64
+}
+
+fn waiting(row: &Row<'_>) -> Result<Stored, OpError> {
+    let handler: Option<u32> = row.get(2)?;
+    let endpoint: Option<u32> = row.get(3)?;
+    let open = [(Destination::Handler, handler), (Destination::Endpoint, endpoint)];
+    Ok(Stored {
+        position: row.get::<_, i64>(0)? as u64,
+        stored_ms: row.get(4)?,
+        event: decode(row, 5, 1)?,
+        open: open.into_iter().filter_map(|(which, failures)| Some((which, failures?))).collect(),
+    })
 }
 
 /// One more failure to deliver there.
