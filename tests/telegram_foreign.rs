@@ -1,4 +1,7 @@
-//! Clients that nobody here wrote accept the Telegram simulator, and echo bots on them leave the same conversation.
+//! Clients that nobody here wrote accept the Telegram simulator; echo bots on them and on the daemon leave the same
+//! conversation.
+
+mod support;
 
 use std::{
     path::{Path, PathBuf},
@@ -91,6 +94,31 @@ async fn conversation_of(foreign: &Foreign) -> Vec<String> {
     let record = script::play(&bot, 7, SOON).await.expect("the bot echoes");
     assert_eq!(bot.repeats(7), [], "nothing is answered twice");
     record
+}
+
+/// The same conversation with `shardvisor run`.
+async fn conversation_of_the_daemon() -> Vec<String> {
+    let (telegram, bot) = start().await;
+    let home = support::Home::new()
+        .with("SHARDVISOR_TELEGRAM_API_URL", telegram.url())
+        .with("SHARDVISOR_TELEGRAM_CHAT_MESSAGES_PER_SECOND", 100);
+    home.add_telegram(bot.token(), "echo");
+    let mut daemon = home.start();
+    let record = script::play(&bot, 7, SOON).await.expect("the daemon echoes");
+    assert_eq!(bot.repeats(7), [], "nothing is answered twice");
+    assert!(daemon.terminate().success());
+    record
+}
+
+/// Contract: E2. The daemon's echo is the echo of bots that others wrote.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_daemon_leaves_the_same_conversation_as_foreign_echo_bots() {
+    let daemon = conversation_of_the_daemon().await;
+    assert_eq!(daemon.iter().filter(|line| line.starts_with("bot message")).count(), 7, "{daemon:#?}");
+    for foreign in [Foreign::python("telegram_echo_ptb.py"), Foreign::node("telegram_echo_telegraf.mjs")] {
+        let Some(foreign) = foreign else { continue };
+        assert_eq!(daemon, conversation_of(&foreign).await);
+    }
 }
 
 #[tokio::test]
