@@ -299,7 +299,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     /// Contract: E1. In order for each conversation and destination, never two at a time, each delivered or buried in the
     /// end, whatever crashes in between.
