@@ -32,16 +32,23 @@ fn refused(path: &Path, error: &io::Error) -> StoreError {
     }
 }
 
+/// Makes an empty file for its owner alone. Only ever made here, never opened: closing a descriptor of ours would drop
+/// the locks that SQLite holds on the same file for another connection of this process.
+fn make_file(path: &Path) -> Result<(), StoreError> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(refused(path, &error)),
+        _ => Ok(()),
+    }
+}
+
 /// Opens a file of a kind, with its schema brought up to date. Without `create`, one that isn't there is `Missing`.
 pub(crate) fn connect(path: &Path, kind: Kind, create: bool) -> Result<Connection, StoreError> {
     let shown = path.display().to_string();
-    let made = OpenOptions::new().read(true).write(true).create(create).mode(0o600).open(path);
-    match made {
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !create => {
+    if !path.exists() {
+        if !create {
             return Err(StoreError::Missing { path: shown });
         }
-        Err(error) => return Err(refused(path, &error)),
+        make_file(path)?;
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let at = |error: rusqlite::Error| OpError::Sqlite(error).at(&shown);
@@ -130,6 +137,21 @@ mod tests {
         let base = tempfile::tempdir().expect("directory");
         let error = connect(&base.path().join("queue.db"), Kind::Slot, false).expect_err("missing");
         assert!(matches!(error, StoreError::Missing { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_second_opening_leaves_the_locks_of_the_first_in_force() {
+        use std::os::unix::fs::MetadataExt;
+        let base = tempfile::tempdir().expect("directory");
+        let path = base.path().join("queue.db");
+        let first = connect(&path, Kind::Slot, true).expect("opened");
+        let inode = format!(":{} ", path.metadata().expect("there").ino());
+        let locked = || std::fs::read_to_string("/proc/locks").expect("read").contains(&inode);
+        assert!(locked(), "a connection in WAL mode holds a shared lock");
+        let second = connect(&path, Kind::Slot, true).expect("opened again");
+        assert!(locked());
+        drop((first, second));
+        assert!(!locked());
     }
 
     #[test]

@@ -65,6 +65,7 @@ async fn no_file_but_the_key_file_gives_a_token_away() {
     let directory = open(dir.path());
     let agent = Handler::Agent { url: "http://127.0.0.1:1/agent".into(), secret: Some(Secret::new("sign-with-this")) };
     directory.put(&spec(1, agent)).await.expect("put");
+    drop(directory);
     let mut looked_at = 0;
     for entry in dir.path().read_dir().expect("read") {
         let bytes = std::fs::read(entry.expect("entry").path()).expect("read");

@@ -107,6 +107,10 @@ pub(crate) async fn another_worker_is_waited_for_only_while_it_provably_lives(mu
     assert_eq!(reserve(&registry, "open", &me, None).await, Reservation::Busy { by: other.clone() });
     harness.advance(LEASE * 6 / 10).await;
     assert_eq!(reserve(&registry, "open", &me, None).await, Reservation::Uncertain { by: other.clone() });
+    lost(&registry, &other, &[lease]).await;
+    let still = reserve(&registry, "open", &me, None).await;
+    assert_eq!(still, Reservation::Uncertain { by: other.clone() }, "a doubt that was told is stored");
+    harness.advance(LEASE * 11 / 10).await;
     let again = reserve(&registry, "chosen", &me, None).await;
     assert_eq!(again, Reservation::Again { provider_id: "id-1".into() });
     let never_seen = holder("nobody", 1);
