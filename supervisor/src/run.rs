@@ -24,7 +24,7 @@ use crate::{
     reaper::reap,
     signals::{Signal, Signals},
     spawn::{SpawnError, spawn},
-    spec::{ChildSpec, Policy},
+    spec::{Birth, ChildSpec, Policy},
     state::State,
     systemd::Notifier,
 };
@@ -105,6 +105,7 @@ impl Supervisor {
             links: Links::new(self.slots),
             slots: self.slots,
             incarnations: vec![0; self.slots as usize],
+            lives: vec![0; self.slots as usize],
             watch_memory: self.policy.memory.is_some(),
             memory_due: Duration::ZERO,
             spec: self.spec,
@@ -142,6 +143,8 @@ struct Primary {
     links: Links,
     slots: u32,
     incarnations: Vec<u64>,
+    /// How many children each slot has had.
+    lives: Vec<u64>,
     watch_memory: bool,
     memory_due: Duration,
     spec: ChildSpec,
@@ -203,7 +206,9 @@ impl Primary {
     fn spawn(&mut self, slot: u32) -> Event {
         let started = self.next_incarnation(slot).and_then(|incarnation| {
             let lock = self.locks.get(slot as usize).map(AsFd::as_fd);
-            let started = spawn(&self.spec, slot, incarnation, lock)?;
+            let birth = Birth { slot, incarnation, life: self.lives[slot as usize] + 1 };
+            let started = spawn(&self.spec, birth, lock)?;
+            self.lives[slot as usize] += 1;
             let link = ParentLink::new(started.link).map_err(|source| SpawnError::Link { slot, source });
             if link.is_err() {
                 // Without a link it is no shard; it is reaped like any other.

@@ -25,7 +25,7 @@ use nix::{
 
 use crate::{
     lock::LockError,
-    spec::{ChildSpec, INCARNATION_ENV, LINK_FD_ENV, LOCK_FD_ENV, SHARD_INDEX_ENV},
+    spec::{Birth, ChildSpec, INCARNATION_ENV, LIFE_ENV, LINK_FD_ENV, LOCK_FD_ENV, SHARD_INDEX_ENV},
     systemd,
 };
 
@@ -73,12 +73,8 @@ pub enum SpawnError {
 ///
 /// # Panics
 /// On any thread but the main one: the child would die with that thread.
-pub fn spawn(
-    spec: &ChildSpec,
-    slot: u32,
-    incarnation: u64,
-    lock: Option<BorrowedFd<'_>>,
-) -> Result<Started, SpawnError> {
+pub fn spawn(spec: &ChildSpec, birth: Birth, lock: Option<BorrowedFd<'_>>) -> Result<Started, SpawnError> {
+    let slot = birth.slot;
     assert_eq!(gettid(), getpid(), "children are started from the main thread alone");
     let (ours, theirs) = UnixStream::pair().map_err(|source| SpawnError::Link { slot, source })?;
     let mut command = Command::new(&spec.program);
@@ -94,7 +90,8 @@ pub fn spawn(
         command.env_remove(name);
     }
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));
-    command.env(SHARD_INDEX_ENV, slot.to_string()).env(INCARNATION_ENV, incarnation.to_string());
+    command.env(SHARD_INDEX_ENV, slot.to_string());
+    command.env(INCARNATION_ENV, birth.incarnation.to_string()).env(LIFE_ENV, birth.life.to_string());
     let link = theirs.as_raw_fd();
     command.env(LINK_FD_ENV, link.to_string());
     let lock = lock.map(|fd| fd.as_raw_fd());
@@ -156,7 +153,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "main thread")]
     fn a_child_is_never_started_from_a_thread_that_may_end() {
-        let _ = spawn(&ChildSpec::program("/bin/true", [""; 0]), 0, 1, None);
+        let _ = spawn(&ChildSpec::program("/bin/true", [""; 0]), Birth { slot: 0, incarnation: 1, life: 1 }, None);
     }
 
     /// Contract: P5. Field report R43.

@@ -8,10 +8,26 @@ use crate::{backoff::Backoff, intensity::Intensity};
 pub const SHARD_INDEX_ENV: &str = "SHARD_INDEX";
 /// Environment variable that tells a child which life of its slot it is.
 pub const INCARNATION_ENV: &str = "SHARDVISOR_INCARNATION";
+/// Environment variable that tells a child how many lives its slot has had under this primary, its own included.
+pub const LIFE_ENV: &str = "SHARDVISOR_LIFE";
 /// Environment variable that names the descriptor of the link to the primary.
 pub const LINK_FD_ENV: &str = "SHARDVISOR_LINK_FD";
 /// Environment variable that names the descriptor of the slot's lock.
 pub const LOCK_FD_ENV: &str = "SHARDVISOR_LOCK_FD";
+
+/// What the primary tells a child about itself, beside its slot.
+pub const CHILD_ENV: [&str; 4] = [INCARNATION_ENV, LIFE_ENV, LINK_FD_ENV, LOCK_FD_ENV];
+
+/// Which life of which slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Birth {
+    /// The slot.
+    pub slot: u32,
+    /// Greater than every earlier life's, over all primaries.
+    pub incarnation: u64,
+    /// The first, second, … life under this primary.
+    pub life: u64,
+}
 
 /// The program of a child. Its slot, incarnation, link and lock are added when it is spawned.
 #[derive(Debug, Clone)]

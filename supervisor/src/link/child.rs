@@ -19,7 +19,7 @@ use super::{
     frame::{FromChild, ToChild},
     views::Views,
 };
-use crate::spec::{INCARNATION_ENV, LINK_FD_ENV};
+use crate::spec::{INCARNATION_ENV, LIFE_ENV, LINK_FD_ENV};
 
 /// The link cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -69,25 +69,32 @@ pub enum LinkEvent {
 pub struct ChildLink {
     stream: StdStream,
     incarnation: u64,
+    life: u64,
 }
 
 impl ChildLink {
     /// The link that the primary handed to this process; `None` without a primary.
     pub fn from_env() -> Result<Option<Self>, LinkError> {
         let Some(fd) = inherited(LINK_FD_ENV)? else { return Ok(None) };
-        let incarnation = std::env::var(INCARNATION_ENV).ok().and_then(|n| n.parse().ok()).unwrap_or_default();
-        Self::over(StdStream::from(fd), incarnation).map(Some)
+        let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse().ok());
+        let link = Self::over(StdStream::from(fd), number(INCARNATION_ENV).unwrap_or_default())?;
+        Ok(Some(Self { life: number(LIFE_ENV).unwrap_or(1), ..link }))
     }
 
     /// A link over a socket at hand.
     pub fn over(stream: StdStream, incarnation: u64) -> Result<Self, LinkError> {
         stream.local_addr().and_then(|_| stream.set_nonblocking(true)).map_err(LinkError::Socket)?;
-        Ok(Self { stream, incarnation })
+        Ok(Self { stream, incarnation, life: 1 })
     }
 
     /// Which life of its slot this process is.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
+    }
+
+    /// The first, second, … life of its slot under this primary: above one, this process replaces another.
+    pub fn life(&self) -> u64 {
+        self.life
     }
 
     /// Puts it to work on the current runtime, and says hello.

@@ -63,6 +63,7 @@ fn a_stopped_shard_is_shown_steered_around_ended_and_replaced() {
         (slot["phase"]["name"] == "ready" && slot["pid"] != pids[1]).then_some(slot)
     });
     assert_eq!(fresh["last_exit"]["reason"], "hang");
+    assert_eq!((daemon.logged("life 1"), daemon.logged("life 2")), (2, 1), "it knows that it replaces another");
     assert_eq!(fresh["index"], 1);
     assert!(!alive(pids[1]));
     assert_eq!(daemon.slot(0)["pid"], pids[0], "the healthy one is untouched");
