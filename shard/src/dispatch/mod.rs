@@ -4,12 +4,14 @@
 //! It is the one room that joins `queue`, `registry`, `channel` and `sink`; what decides (lanes, retry) is pure and lives
 //! in `queue/`.
 
+mod guarded;
 mod joins;
 mod mover;
 mod outcome;
 mod perform;
 mod session;
 mod stragglers;
+mod tell;
 mod worker;
 
 use std::{sync::Arc, time::Duration};

@@ -1,303 +1,188 @@
 //! One job, from the moment its lane lets it start to its verdict.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::{collections::HashSet, panic::AssertUnwindSafe, sync::Arc, sync::Mutex, time::Duration};
 
 use futures_util::FutureExt;
 use jiff::Timestamp;
 use tokio::time::{Instant, timeout_at};
-use tracing::{debug, info, warn};
 
 use super::{
-    Availability, Context, Ready,
+    Availability, CONDEMNED_FROM, Context, Ready,
     outcome::{Verdict, failed_attempt},
 };
 use crate::{
-    event::{Event, EventKind, JobDone, JobFailed},
-    job::{Job, OnUncertain, Task},
+    job::{Job, JobId, Task},
     platform::{Done, Failed},
-    registry::{RegistryError, Reservation, Reserve, Sent},
-    sink::{Batch, OutboxError},
+    registry::{RegistryError, Sent},
 };
 
-/// How long to leave a store alone that can't be reached.
-const STORE_PAUSE: Duration = Duration::from_millis(250);
-/// How long to wait for another process that is sending the same job.
-const BUSY_PAUSE: Duration = Duration::from_secs(2);
+/// How long to leave a store alone that did not take a write.
+pub(super) const STORE_PAUSE: Duration = Duration::from_millis(250);
+/// How soon a platform may be asked again at the earliest, whatever it says itself.
+const SOONEST: Duration = Duration::from_millis(100);
 
-/// Does the job. `failures` is how often it failed before.
-pub(crate) async fn perform(ctx: &Context, job: &Job, failures: u32) -> Verdict {
-    let now = Timestamp::from_millisecond(ctx.clock.wall_ms()).unwrap_or(Timestamp::UNIX_EPOCH);
-    if let Some(enqueued) = job.enqueued_at
-        && failures == 0
-    {
-        ctx.metrics.job_wait.observe(now.duration_since(enqueued).as_secs_f64().max(0.0));
-    }
-    match &job.task {
-        Task::Connect(_) => return control(ctx, job, failures, true).await,
-        Task::Disconnect(_) => return control(ctx, job, failures, false).await,
-        _ => {}
-    }
-    let ready = match wait_for_channel(ctx, job).await {
-        Ok(ready) => ready,
-        Err(Waited::Unknown) => {
-            let error = format!("channel {} is in no directory", job.channel);
-            return match failed_attempt(&ctx.retry, failures, error) {
-                Verdict::Bury { error, .. } => Verdict::Bury { reason: "unknown_channel", error },
-                later => later,
-            };
-        }
-        Err(Waited::Disabled) => {
-            let error = format!("channel {} is disabled", job.channel);
-            return match failed_attempt(&ctx.retry, failures, error) {
-                Verdict::Bury { error, .. } => Verdict::Bury { reason: "disabled", error },
-                later => later,
-            };
-        }
-        Err(Waited::Starting) => {
-            return failed_attempt(&ctx.retry, failures, format!("channel {} did not come up in time", job.channel));
-        }
-    };
-    if job.expires_at.is_some_and(|at| at <= now) {
-        let error = "expires_at has passed".to_owned();
-        return bury(ctx, &ready, job, failures, "expired", error).await;
-    }
-    if job.task.is_send() {
-        guarded(ctx, &ready, job, failures).await
-    } else {
-        match at_work(&ready, job, None).await {
-            Ok(done) => finish(ctx, &ready, job, Sent::from(done), false).await,
-            Err(failed) => refused(ctx, &ready, job, failures, failed).await,
-        }
-    }
+/// Does the jobs of one queue.
+pub(crate) struct Performer {
+    pub(super) ctx: Arc<Context>,
+    /// Sends of this process that are under way: a reservation of ours for any other job is a leftover.
+    pub(super) sending: Mutex<HashSet<JobId>>,
 }
 
+/// Why a channel can't work for a job.
 enum Waited {
     Starting,
     Disabled,
     Unknown,
+    /// The job's own time is over.
+    Expired,
 }
 
-/// Contract Q9: a job for a channel that is not up yet waits for it.
-async fn wait_for_channel(ctx: &Context, job: &Job) -> Result<Ready, Waited> {
-    let deadline = Instant::now() + ctx.patience;
-    loop {
-        let waited = match ctx.channels.availability(job.channel) {
-            Availability::Ready(ready) => return Ok(ready),
-            Availability::Starting => Waited::Starting,
-            Availability::Disabled => return Err(Waited::Disabled),
-            Availability::Unknown => Waited::Unknown,
+impl Performer {
+    pub(crate) fn new(ctx: Arc<Context>) -> Self {
+        Self { ctx, sending: Mutex::default() }
+    }
+
+    /// Does the job. `failures` is how often it failed before.
+    pub(crate) async fn perform(&self, job: &Job, failures: u32) -> Verdict {
+        if let Some(enqueued) = job.enqueued_at
+            && failures == 0
+        {
+            self.ctx.metrics.job_wait.observe(self.now().duration_since(enqueued).as_secs_f64().max(0.0));
+        }
+        match &job.task {
+            Task::Connect(_) => return self.connect(job, failures).await,
+            Task::Disconnect(data) => return self.disconnect(job, failures, data.logout).await,
+            _ => {}
+        }
+        let mut ready = match self.wait_for_channel(job).await {
+            Ok(ready) => ready,
+            Err(waited) => return self.no_channel(job, failures, &waited),
         };
-        if timeout_at(deadline, ctx.channels.changed()).await.is_err() {
-            return Err(waited);
+        if job.task.is_send() {
+            return self.guarded(&mut ready, job, failures).await;
+        }
+        if self.is_expired(job) {
+            return self.bury(&mut ready, job, failures, "expired", "expires_at has passed".to_owned()).await;
+        }
+        match at_work(&ready, job, None).await {
+            Ok(done) => self.finish(&mut ready, job, Sent::from(done), false).await,
+            Err(failed) => self.refused(&mut ready, job, failures, failed).await,
         }
     }
-}
 
-async fn control(ctx: &Context, job: &Job, failures: u32, connect: bool) -> Verdict {
-    let answer = match &job.task {
-        Task::Disconnect(data) if !connect => ctx.channels.disconnect(job.channel, data.logout).await,
-        _ => ctx.channels.connect(job.channel).await,
-    };
-    match answer {
-        Ok(true) => {
-            // The event needs the channel's platform and fence; a channel that has stopped tells its state itself.
-            if let Availability::Ready(ready) = ctx.channels.availability(job.channel) {
-                return finish(ctx, &ready, job, Sent { provider_id: None, result: None }, false).await;
-            }
-            Verdict::Done
-        }
-        Ok(false) => {
-            match failed_attempt(&ctx.retry, failures, format!("channel {} is in no directory", job.channel)) {
-                Verdict::Bury { error, .. } => Verdict::Bury { reason: "unknown_channel", error },
-                later => later,
-            }
-        }
-        Err(error) => failed_attempt(&ctx.retry, failures, error.to_string()),
-    }
-}
-
-/// A send behind the guard (contract Q8).
-async fn guarded(ctx: &Context, ready: &Ready, job: &Job, failures: u32) -> Verdict {
-    let chosen = ready.platform.provider_id(job);
-    let mut request = Reserve {
-        job: job.id.clone(),
-        fence: ready.fence,
-        holder: ctx.holder.clone(),
-        provider_id: chosen.clone(),
-        resend: false,
-    };
-    let mut uncertain = false;
-    let provider_id = loop {
-        let reservation = match ctx.registry.reserve(request.clone()).await {
-            Ok(reservation) => reservation,
-            Err(error) => return not_stored(ctx, &error),
-        };
-        match reservation {
-            Reservation::Fresh => break chosen,
-            Reservation::Again { provider_id } => break Some(provider_id),
-            Reservation::Sent(sent) => {
-                debug!(job = %job.id, "answered from the send guard");
-                return finish(ctx, ready, job, sent, false).await;
-            }
-            Reservation::Busy { by } => {
-                debug!(job = %job.id, by = %by, "somebody else is sending this job");
-                return Verdict::Postpone { after: BUSY_PAUSE, failure: None };
-            }
-            Reservation::Uncertain { by } => {
-                ctx.metrics.uncertain.inc();
-                if job.task.on_uncertain() == OnUncertain::DeadLetter {
-                    let error = format!("{by} was sending it when it ended; the platform may have done it");
-                    return bury(ctx, ready, job, failures, "uncertain", error).await;
+    /// A suspect: that it is begun is stored first, so that a job which kills its process is found out.
+    pub(crate) async fn perform_alone(&self, job: &Job, failures: u32) -> Verdict {
+        match self.ctx.registry.count_deaths(&[(job.channel, job.id.clone())], u32::MAX).await {
+            Ok(counts) if counts.first().is_some_and(|count| *count > CONDEMNED_FROM) => {
+                let error = format!("its shard died in each of {CONDEMNED_FROM} tries");
+                match self.ctx.channels.availability(job.channel) {
+                    Availability::Ready(mut ready) => self.bury(&mut ready, job, failures, "killed_shard", error).await,
+                    // Nothing of such a job is worth waiting for.
+                    _ => Verdict::Bury { reason: "killed_shard", error },
                 }
-                info!(job = %job.id, by = %by, "sending again what may have been sent");
-                uncertain = true;
-                request.resend = true;
+            }
+            Ok(_) => self.perform(job, failures).await,
+            Err(error) => Verdict::Postpone {
+                after: Duration::from_secs(1),
+                failure: matches!(error, RegistryError::Refused(_)).then(|| error.to_string()),
+            },
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.ctx.clock.wall_ms()).unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+
+    pub(super) fn is_expired(&self, job: &Job) -> bool {
+        job.expires_at.is_some_and(|at| at <= self.now())
+    }
+
+    /// Contract Q9: a job for a channel that is not up yet waits for it.
+    async fn wait_for_channel(&self, job: &Job) -> Result<Ready, Waited> {
+        let patience = Instant::now() + self.ctx.patience;
+        loop {
+            let waited = match self.ctx.channels.availability(job.channel) {
+                Availability::Ready(ready) => return Ok(ready),
+                Availability::Starting => Waited::Starting,
+                Availability::Disabled => return Err(Waited::Disabled),
+                Availability::Unknown => Waited::Unknown,
+            };
+            if self.is_expired(job) {
+                return Err(Waited::Expired);
+            }
+            let left = job.expires_at.map(|at| at.duration_since(self.now()).unsigned_abs());
+            let until = left.map_or(patience, |left| patience.min(Instant::now() + left));
+            if timeout_at(until, self.ctx.channels.changed()).await.is_err() && !self.is_expired(job) {
+                return Err(waited);
             }
         }
-    };
-    match at_work(ready, job, provider_id.as_deref()).await {
-        Ok(done) => {
-            let sent = Sent::from(done);
-            let stored = until_stored(job, || ctx.registry.mark_sent(&ready.fence, &job.id, sent.clone())).await;
-            if let Err(error) = stored {
-                return not_stored(ctx, &error);
+    }
+
+    /// No event tells of these: it would need the channel's network, and the right to write for it.
+    fn no_channel(&self, job: &Job, failures: u32, waited: &Waited) -> Verdict {
+        let channel = job.channel;
+        let (reason, error) = match waited {
+            Waited::Starting => ("exhausted", format!("channel {channel} did not come up in time")),
+            Waited::Disabled => ("disabled", format!("channel {channel} is disabled")),
+            Waited::Unknown => ("unknown_channel", format!("channel {channel} is in no directory")),
+            Waited::Expired => {
+                return Verdict::Bury { reason: "expired", error: "expires_at has passed".to_owned() };
             }
-            finish(ctx, ready, job, sent, uncertain).await
+        };
+        match failed_attempt(&self.ctx.retry, failures, error) {
+            Verdict::Bury { error, .. } => Verdict::Bury { reason, error },
+            later => later,
         }
-        Err(Failed::Ambiguous { error }) => ambiguous(ctx, ready, job, failures, &provider_id, error).await,
-        Err(failed) => {
-            if let Err(error) = until_stored(job, || ctx.registry.cancel(&ready.fence, &job.id)).await {
-                return not_stored(ctx, &error);
+    }
+
+    /// The event needs the channel's network and the right to write for it, so that the channel is waited for.
+    async fn connect(&self, job: &Job, failures: u32) -> Verdict {
+        match self.ctx.channels.connect(job.channel).await {
+            Ok(true) => match self.wait_for_channel(job).await {
+                Ok(mut ready) => self.finish(&mut ready, job, Sent { provider_id: None, result: None }, false).await,
+                // It is wanted now: what becomes of it is told by its state.
+                Err(_) => Verdict::Done,
+            },
+            Ok(false) => self.no_channel(job, failures, &Waited::Unknown),
+            Err(error) => failed_attempt(&self.ctx.retry, failures, error.to_string()),
+        }
+    }
+
+    async fn disconnect(&self, job: &Job, failures: u32, logout: bool) -> Verdict {
+        // Afterwards it is nobody's, and the right of before is still the last one.
+        let before = self.ctx.channels.availability(job.channel);
+        match self.ctx.channels.disconnect(job.channel, logout).await {
+            Ok(true) => {
+                if let Availability::Ready(mut ready) = before {
+                    let done = Sent { provider_id: None, result: None };
+                    // Refused only when somebody else holds it by now, who tells its state.
+                    let _ = self.finish(&mut ready, job, done, false).await;
+                }
+                Verdict::Done
             }
-            refused(ctx, ready, job, failures, failed).await
+            Ok(false) => self.no_channel(job, failures, &Waited::Unknown),
+            Err(error) => failed_attempt(&self.ctx.retry, failures, error.to_string()),
         }
     }
-}
 
-async fn ambiguous(
-    ctx: &Context,
-    ready: &Ready,
-    job: &Job,
-    failures: u32,
-    provider_id: &Option<String>,
-    error: String,
-) -> Verdict {
-    if provider_id.is_some() {
-        // The next attempt carries the same id and can't be shown twice.
-        return failed_attempt(&ctx.retry, failures, error);
+    /// The platform did not do it.
+    pub(super) async fn refused(&self, ready: &mut Ready, job: &Job, failures: u32, failed: Failed) -> Verdict {
+        let verdict = match failed {
+            Failed::Retry { after: Some(after), .. } => Verdict::Postpone { after: after.max(SOONEST), failure: None },
+            Failed::Retry { error, after: None } | Failed::Ambiguous { error } => {
+                failed_attempt(&self.ctx.retry, failures, error)
+            }
+            Failed::NotConnected => failed_attempt(&self.ctx.retry, failures, Failed::NotConnected.to_string()),
+            Failed::Permanent { reason, error } => Verdict::Bury { reason, error },
+        };
+        self.told(ready, job, failures, verdict).await
     }
-    let stored = until_stored(job, || ctx.registry.mark_uncertain(&ready.fence, &job.id, &error)).await;
-    if let Err(error) = stored {
-        return not_stored(ctx, &error);
-    }
-    match job.task.on_uncertain() {
-        OnUncertain::Resend => failed_attempt(&ctx.retry, failures, error),
-        OnUncertain::DeadLetter => {
-            ctx.metrics.uncertain.inc();
-            bury(ctx, ready, job, failures, "uncertain", error).await
-        }
-    }
-}
-
-async fn refused(ctx: &Context, ready: &Ready, job: &Job, failures: u32, failed: Failed) -> Verdict {
-    let verdict = match failed {
-        Failed::Retry { after: Some(after), .. } => Verdict::Postpone { after, failure: None },
-        Failed::Retry { error, after: None } | Failed::Ambiguous { error } => {
-            failed_attempt(&ctx.retry, failures, error)
-        }
-        Failed::NotConnected => failed_attempt(&ctx.retry, failures, Failed::NotConnected.to_string()),
-        Failed::Permanent { reason, error } => Verdict::Bury { reason, error },
-    };
-    match verdict {
-        Verdict::Bury { reason, error } => bury(ctx, ready, job, failures, reason, error).await,
-        other => other,
-    }
-}
-
-fn not_stored(ctx: &Context, error: &RegistryError) -> Verdict {
-    match error {
-        RegistryError::Fenced { .. } => ctx.metrics.fenced.inc(),
-        RegistryError::Unavailable(_) | RegistryError::Refused(_) => warn!(%error, "the registry did not take a write"),
-    }
-    Verdict::Postpone { after: STORE_PAUSE, failure: None }
 }
 
 /// The work itself. A panic in it is caught here, since what it did before is as unknown as after a lost connection.
-async fn at_work(ready: &Ready, job: &Job, provider_id: Option<&str>) -> Result<Done, Failed> {
+pub(super) async fn at_work(ready: &Ready, job: &Job, provider_id: Option<&str>) -> Result<Done, Failed> {
     let work = AssertUnwindSafe(ready.sender.perform(job, provider_id));
     work.catch_unwind().await.unwrap_or_else(|_| Err(Failed::Ambiguous { error: "the work panicked".to_owned() }))
-}
-
-/// What came of a send must be stored, whatever it takes, unless a newer owner exists.
-async fn until_stored<F>(job: &Job, mut write: impl FnMut() -> F) -> Result<(), RegistryError>
-where
-    F: Future<Output = Result<(), RegistryError>>,
-{
-    let mut told = false;
-    loop {
-        match write().await {
-            Ok(()) => return Ok(()),
-            Err(fenced @ RegistryError::Fenced { .. }) => return Err(fenced),
-            Err(error) => {
-                if !std::mem::replace(&mut told, true) {
-                    warn!(job = %job.id, %error, "could not store what came of a send; trying until it is");
-                }
-                tokio::time::sleep(STORE_PAUSE).await;
-            }
-        }
-    }
-}
-
-async fn finish(ctx: &Context, ready: &Ready, job: &Job, sent: Sent, uncertain: bool) -> Verdict {
-    let kind = EventKind::JobDone(JobDone {
-        job_id: job.id.to_string(),
-        name: job.task.name().to_owned(),
-        message_id: sent.provider_id,
-        result: sent.result,
-        uncertain,
-    });
-    match tell(ctx, ready, job, &format!("job/{}", job.id), kind).await {
-        Ok(()) => Verdict::Done,
-        Err(()) => Verdict::Postpone { after: STORE_PAUSE, failure: None },
-    }
-}
-
-async fn bury(ctx: &Context, ready: &Ready, job: &Job, failures: u32, reason: &'static str, error: String) -> Verdict {
-    let kind = EventKind::JobFailed(JobFailed {
-        job_id: job.id.to_string(),
-        name: job.task.name().to_owned(),
-        reason: reason.to_owned(),
-        attempts: failures + 1,
-        error: error.clone(),
-    });
-    match tell(ctx, ready, job, &format!("job/{}", job.id), kind).await {
-        Ok(()) => Verdict::Bury { reason, error },
-        Err(()) => Verdict::Postpone { after: STORE_PAUSE, failure: None },
-    }
-}
-
-/// Stores a job's event; `Err` when a newer owner exists.
-async fn tell(ctx: &Context, ready: &Ready, job: &Job, key: &str, kind: EventKind) -> Result<(), ()> {
-    let at = Timestamp::from_millisecond(ctx.clock.wall_ms()).unwrap_or(Timestamp::UNIX_EPOCH);
-    let conversation = job.task.chat().map(str::to_owned);
-    let event = Event::new(job.channel, ready.spec.platform, conversation, at, key, kind);
-    let batch = Batch { fence: ready.fence, events: vec![event], offset: None };
-    loop {
-        match ctx.outbox.append(batch.clone(), &ctx.job_events_to).await {
-            Ok(stored) => {
-                (ctx.on_stored)(stored);
-                return Ok(());
-            }
-            Err(OutboxError::Fenced(_)) => {
-                ctx.metrics.fenced.inc();
-                return Err(());
-            }
-            Err(error) => {
-                warn!(job = %job.id, %error, "could not store what came of a job; trying until it is");
-                tokio::time::sleep(STORE_PAUSE).await;
-            }
-        }
-    }
 }
 
 impl From<Done> for Sent {

@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::{
-    CONDEMNED_FROM, Context, SUSPECTED_FROM,
+    Context, SUSPECTED_FROM,
     mover::{Moved, Order},
     outcome::{Verdict, failed_attempt, note_death, note_failure},
-    perform::perform,
+    perform::Performer,
 };
 use crate::{
     identity::QueueName,
@@ -48,6 +48,7 @@ struct Held {
 
 pub(super) struct Session<'a> {
     ctx: &'a Arc<Context>,
+    performer: &'a Arc<Performer>,
     queue: QueueName,
     prefetch: usize,
     lanes: Lanes,
@@ -63,14 +64,15 @@ pub(super) struct Session<'a> {
 
 impl<'a> Session<'a> {
     pub(super) fn new(
-        ctx: &'a Arc<Context>,
+        performer: &'a Arc<Performer>,
         queue: QueueName,
         prefetch: u16,
         lanes: Lanes,
         orders: mpsc::UnboundedSender<Order>,
     ) -> Self {
         Self {
-            ctx,
+            ctx: &performer.ctx,
+            performer,
             queue,
             prefetch: usize::from(prefetch),
             lanes,
@@ -243,17 +245,22 @@ impl<'a> Session<'a> {
 
     fn start(&mut self, key: Key) {
         let Some(held) = self.held.get(&key) else { return };
-        let ctx = self.ctx.clone();
+        let performer = self.performer.clone();
         let job = held.job.clone();
         let failures = held.message.headers.attempts;
         let suspect = held.suspect;
         let base = self.queue.base.as_str();
         let task = self.work.spawn(async move {
-            ctx.metrics.jobs_running.with_label_values(&[base]).inc();
+            let metrics = &performer.ctx.metrics;
+            metrics.jobs_running.with_label_values(&[base]).inc();
             let began = Instant::now();
-            let verdict = if suspect { alone(&ctx, &job, failures).await } else { perform(&ctx, &job, failures).await };
-            ctx.metrics.job_duration.observe(began.elapsed().as_secs_f64());
-            ctx.metrics.jobs_running.with_label_values(&[base]).dec();
+            let verdict = if suspect {
+                performer.perform_alone(&job, failures).await
+            } else {
+                performer.perform(&job, failures).await
+            };
+            metrics.job_duration.observe(began.elapsed().as_secs_f64());
+            metrics.jobs_running.with_label_values(&[base]).dec();
             verdict
         });
         self.working.insert(task.id(), key);
@@ -447,18 +454,4 @@ pub(crate) async fn forward(
 ) -> Result<(), QueueError> {
     queue.declare(to).await?;
     queue.forward(receipt, to, message).await
-}
-
-/// A suspect: that it is begun is stored first, so that a job which kills its process is found out.
-async fn alone(ctx: &Context, job: &Job, failures: u32) -> Verdict {
-    match ctx.registry.count_deaths(&[(job.channel, job.id.clone())], u32::MAX).await {
-        Ok(counts) if counts.first().is_some_and(|count| *count > CONDEMNED_FROM) => {
-            Verdict::Bury { reason: "killed_shard", error: format!("its shard died in each of {CONDEMNED_FROM} tries") }
-        }
-        Ok(_) => perform(ctx, job, failures).await,
-        Err(error) => Verdict::Postpone {
-            after: Duration::from_secs(1),
-            failure: matches!(error, RegistryError::Refused(_)).then(|| error.to_string()),
-        },
-    }
 }

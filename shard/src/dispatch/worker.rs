@@ -15,7 +15,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Context, mover, session::Session};
+use super::{Context, mover, perform::Performer, session::Session};
 use crate::{
     identity::QueueName,
     progress::Stamp,
@@ -34,6 +34,7 @@ pub struct WorkerOptions {
 /// The worker of one queue.
 pub struct QueueWorker {
     ctx: Arc<Context>,
+    performer: Arc<Performer>,
     queue: QueueName,
     options: WorkerOptions,
 }
@@ -44,7 +45,7 @@ const TICK: Duration = Duration::from_millis(250);
 impl QueueWorker {
     /// A worker that has not begun.
     pub fn new(ctx: Arc<Context>, queue: QueueName, options: WorkerOptions) -> Self {
-        Self { ctx, queue, options }
+        Self { performer: Arc::new(Performer::new(ctx.clone())), ctx, queue, options }
     }
 
     /// Works until `stop`; then releases what has not begun, waits for the rest as long as the grace allows, and returns.
@@ -81,7 +82,7 @@ impl QueueWorker {
         let (moved_tx, mut moved) = mpsc::unbounded_channel();
         let mover = tokio::spawn(mover::run(self.ctx.clone(), self.queue, ordered, moved_tx));
         let lanes = Lanes::new(self.queue, self.options.limits, facts);
-        let mut session = Session::new(&self.ctx, self.queue, self.options.prefetch, lanes, orders);
+        let mut session = Session::new(&self.performer, self.queue, self.options.prefetch, lanes, orders);
         let result = session.serve(consumer.as_mut(), &mut moved, stamp, stop).await;
         consumer.stop().await;
         if result.is_ok() {

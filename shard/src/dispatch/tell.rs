@@ -1,0 +1,122 @@
+//! What came of a job, stored for whoever wants to know: it is settled only after that.
+
+use tokio::time::{Instant, timeout_at};
+use tracing::warn;
+
+use super::{
+    Availability, Ready,
+    outcome::Verdict,
+    perform::{Performer, STORE_PAUSE},
+};
+use crate::{
+    event::{Event, EventKind, JobDone, JobFailed},
+    identity::ChannelId,
+    job::Job,
+    registry::{Fence, RegistryError, Sent},
+    sink::{Batch, OutboxError},
+};
+
+impl Performer {
+    /// The job is done once its event is stored.
+    pub(super) async fn finish(&self, ready: &mut Ready, job: &Job, sent: Sent, uncertain: bool) -> Verdict {
+        let kind = EventKind::JobDone(JobDone {
+            job_id: job.id.to_string(),
+            name: job.task.name().to_owned(),
+            message_id: sent.provider_id,
+            result: sent.result,
+            uncertain,
+        });
+        self.tell(ready, job, kind, Verdict::Done).await
+    }
+
+    /// The job is a dead letter once its event is stored.
+    pub(super) async fn bury(
+        &self,
+        ready: &mut Ready,
+        job: &Job,
+        failures: u32,
+        reason: &'static str,
+        error: String,
+    ) -> Verdict {
+        let kind = EventKind::JobFailed(JobFailed {
+            job_id: job.id.to_string(),
+            name: job.task.name().to_owned(),
+            reason: reason.to_owned(),
+            attempts: failures + 1,
+            error: error.clone(),
+        });
+        self.tell(ready, job, kind, Verdict::Bury { reason, error }).await
+    }
+
+    /// Whatever verdict it is: an end is told first.
+    pub(super) async fn told(&self, ready: &mut Ready, job: &Job, failures: u32, verdict: Verdict) -> Verdict {
+        match verdict {
+            Verdict::Bury { reason, error } => self.bury(ready, job, failures, reason, error).await,
+            other => other,
+        }
+    }
+
+    /// Stores an event under whatever right this process has by now; without any the job is looked at again.
+    async fn tell(&self, ready: &mut Ready, job: &Job, kind: EventKind, verdict: Verdict) -> Verdict {
+        let conversation = job.task.chat().map(str::to_owned);
+        let key = format!("job/{}", job.id);
+        let event = Event::new(job.channel, ready.spec.platform, conversation, self.now(), &key, kind);
+        let mut told = false;
+        loop {
+            let batch = Batch { fence: ready.fence, events: vec![event.clone()], offset: None };
+            match self.ctx.outbox.append(batch, &self.ctx.job_events_to).await {
+                Ok(stored) => {
+                    (self.ctx.on_stored)(stored);
+                    return verdict;
+                }
+                Err(OutboxError::Fenced(_)) => {
+                    self.ctx.metrics.fenced.inc();
+                    match self.anew(job.channel, ready.fence).await {
+                        Some(newer) => *ready = newer,
+                        None => return Verdict::Postpone { after: STORE_PAUSE, failure: None },
+                    }
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut told, true) {
+                        warn!(job = %job.id, %error, "could not store what came of a job; trying until it is");
+                    }
+                    tokio::time::sleep(STORE_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// The channel under a newer right than one that has been refused. A lease that went and came back is this process's
+    /// as before, and what it knows is as true.
+    pub(super) async fn anew(&self, channel: ChannelId, refused: Fence) -> Option<Ready> {
+        let until = Instant::now() + self.ctx.patience;
+        loop {
+            match self.ctx.channels.availability(channel) {
+                Availability::Ready(ready) if ready.fence.token > refused.token => return Some(ready),
+                Availability::Ready(_) | Availability::Starting => {}
+                Availability::Disabled | Availability::Unknown => return None,
+            }
+            timeout_at(until, self.ctx.channels.changed()).await.ok()?;
+        }
+    }
+
+    /// What came of a send must be stored, whatever it takes, unless a newer owner exists.
+    pub(super) async fn until_stored<F>(&self, job: &Job, mut write: impl FnMut() -> F) -> Result<(), RegistryError>
+    where
+        F: Future<Output = Result<(), RegistryError>>,
+    {
+        let mut told = false;
+        loop {
+            match write().await {
+                Ok(()) => return Ok(()),
+                Err(fenced @ RegistryError::Fenced { .. }) => return Err(fenced),
+                Err(error) => {
+                    if !std::mem::replace(&mut told, true) {
+                        warn!(job = %job.id, %error, "could not store what came of a send; trying until it is");
+                    }
+                    tokio::time::sleep(STORE_PAUSE).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The whole path of a job, from its queue to its recipient, over the embedded adapters and a platform of our own that
+//! remembers what its recipients have seen. Processes end in every way a process can end.
+
+mod support;
+
+mod forwarding;
+mod guard;
