@@ -90,7 +90,9 @@ async fn an_empty_daemon_is_ready_and_a_reload_without_a_primary_drops_nothing()
     bot.wait_for_poll(Duration::from_secs(10)).await.expect("it polls");
     let polls = bot.stats().polls;
     signal(daemon.pid(), 1);
-    wait_for("the reload", Duration::from_secs(5), || daemon.log().contains("looking for changed channels").then_some(()));
+    wait_for("the reload", Duration::from_secs(5), || {
+        daemon.log().contains("looking for changed channels").then_some(())
+    });
     bot.user(3).say("still there?");
     bot.user(3).wait_for_answers(1, Duration::from_secs(5)).await.expect("an echo");
     assert!(bot.stats().polls <= polls + 2, "the poll went on");
