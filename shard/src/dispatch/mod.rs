@@ -46,6 +46,7 @@ pub enum Availability {
 }
 
 /// A channel that can work.
+#[derive(Clone)]
 pub struct Ready {
     /// Its settings.
     pub spec: Arc<ChannelSpec>,
