@@ -186,6 +186,8 @@ pub(in crate::channel) struct TestDirectory {
     pub(in crate::channel) specs: Mutex<Vec<Arc<ChannelSpec>>>,
     pub(in crate::channel) away: AtomicBool,
     pub(in crate::channel) asked: AtomicUsize,
+    /// How long an answer is under way, and so how old it is when it comes.
+    pub(in crate::channel) slow: Mutex<Duration>,
     changed: Notify,
 }
 
@@ -203,7 +205,9 @@ impl Directory for TestDirectory {
         if self.away.load(Ordering::SeqCst) {
             return Err(DirectoryError::Unavailable("away".into()));
         }
-        Ok(self.specs.lock().unwrap().clone())
+        let (answer, slow) = (self.specs.lock().unwrap().clone(), *self.slow.lock().unwrap());
+        tokio::time::sleep(slow).await;
+        Ok(answer)
     }
 
     async fn set_enabled(&self, channel: ChannelId, enabled: bool) -> Result<bool, DirectoryError> {
@@ -227,6 +231,8 @@ pub(in crate::channel) struct TestOutbox {
     pub(in crate::channel) appends: AtomicUsize,
     pub(in crate::channel) away: AtomicBool,
     pub(in crate::channel) fenced: AtomicBool,
+    /// It goes away after so many appends from the first on.
+    pub(in crate::channel) away_after: Mutex<Option<usize>>,
 }
 
 impl TestOutbox {
@@ -252,7 +258,10 @@ impl Outbox for TestOutbox {
         if self.fenced.load(Ordering::SeqCst) {
             return Err(OutboxError::Fenced(batch.fence.channel));
         }
-        self.appends.fetch_add(1, Ordering::SeqCst);
+        let appends = self.appends.fetch_add(1, Ordering::SeqCst) + 1;
+        if *self.away_after.lock().unwrap() == Some(appends) {
+            self.away.store(true, Ordering::SeqCst);
+        }
         if let Some(offset) = batch.offset {
             self.offsets.lock().unwrap().insert(batch.fence.channel, offset);
         }

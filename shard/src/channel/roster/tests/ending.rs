@@ -108,3 +108,19 @@ async fn disconnect_returns_when_it_is_closed_and_connect_brings_it_back() {
     assert!(!handle.connect(id(5)).await.unwrap());
     assert!(!handle.disconnect(id(5), false).await.unwrap());
 }
+
+/// Contract: C2.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_older_than_a_disconnect_brings_nothing_back() {
+    let world = World::new();
+    world.directory.set([spec(0)]);
+    let handle = start(&world, world.config());
+    until(secs(10), || all_connected(&handle, 1)).await;
+    *world.directory.slow.lock().unwrap() = secs(5);
+    let asked = world.directory.asked.load(Ordering::SeqCst);
+    handle.reconcile();
+    until(secs(2), || world.directory.asked.load(Ordering::SeqCst) > asked).await;
+    assert!(handle.disconnect(id(0), false).await.unwrap());
+    sleep(LONG).await;
+    assert_eq!(world.platform.logins.lock().unwrap().len(), 1);
+}

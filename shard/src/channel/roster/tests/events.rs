@@ -39,3 +39,20 @@ async fn a_change_of_state_that_cannot_be_stored_is_stored_later() {
     world.outbox.away.store(false, Ordering::SeqCst);
     until(secs(6), || world.outbox.told(id(1)) == ["connecting", "connected"]).await;
 }
+
+/// Contract: E1.
+#[tokio::test(start_paused = true)]
+async fn an_outbox_that_goes_away_within_a_batch_has_the_rest_told_again() {
+    let world = World::new();
+    world.directory.set([spec(1)]);
+    let handle = start(&world, world.config());
+    until(secs(10), || all_connected(&handle, 1)).await;
+    let inbox = world.platform.inboxes.lock().unwrap()[&id(1)].clone();
+    let message = EventKind::MessageReceived(Message::default());
+    let events = vec![event(1, "update/1", message), event(1, "update/2", EventKind::Other(Default::default()))];
+    let appends = world.outbox.appends.load(Ordering::SeqCst);
+    *world.outbox.away_after.lock().unwrap() = Some(appends + 1);
+    assert!(inbox.store(events, Some(3)).await.is_err());
+    assert_eq!(world.outbox.stored.lock().unwrap().len(), 3, "two states and the first of the events");
+    assert_eq!(inbox.offset().await, Ok(None), "nothing is confirmed before all of it is stored");
+}
