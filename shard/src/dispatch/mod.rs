@@ -4,6 +4,7 @@
 //! It is the one room that joins `queue`, `registry`, `channel` and `sink`; what decides (lanes, retry) is pure and lives
 //! in `queue/`.
 
+mod forward;
 mod guarded;
 mod joins;
 mod mover;

@@ -17,12 +17,13 @@ use tracing::{error, info, warn};
 
 use super::{
     Context, SUSPECTED_FROM,
+    forward::{Forwarding, Parcel, forward_whatever_it_takes},
     mover::{Moved, Order},
     outcome::{Verdict, failed_attempt, note_death, note_failure},
     perform::Performer,
 };
 use crate::{
-    identity::QueueName,
+    identity::{ChannelId, QueueName},
     job::Job,
     progress::Stamp,
     queue::{Action, Arrival, Consumer, Delivery, Key, Lanes, Message, QueueError, Receipt},
@@ -34,8 +35,16 @@ const TICK: Duration = Duration::from_millis(250);
 /// No delivery for so long after the start: whatever an earlier life left has arrived.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// A settlement on its way; the key is that of a delivery whose lane waits for it.
-type Settling = BoxFuture<'static, (Option<Key>, Result<(), QueueError>)>;
+/// A settlement that has ended.
+struct Settled {
+    /// The delivery whose lane waits for it.
+    key: Option<Key>,
+    /// The channel whose next message may be forwarded.
+    forwarded: Option<ChannelId>,
+    result: Result<(), QueueError>,
+}
+
+type Settling = BoxFuture<'static, Settled>;
 
 /// A delivery in memory.
 struct Held {
@@ -59,6 +68,7 @@ pub(super) struct Session<'a> {
     work: JoinSet<Verdict>,
     working: HashMap<Id, Key>,
     settling: FuturesUnordered<Settling>,
+    forwarding: Forwarding,
     orders: mpsc::UnboundedSender<Order>,
 }
 
@@ -82,6 +92,7 @@ impl<'a> Session<'a> {
             work: JoinSet::new(),
             working: HashMap::new(),
             settling: FuturesUnordered::new(),
+            forwarding: Forwarding::default(),
             orders,
         }
     }
@@ -109,7 +120,7 @@ impl<'a> Session<'a> {
                 biased;
                 () = stop.cancelled() => return Ok(()),
                 Some(done) = self.work.join_next_with_id() => self.worked(done),
-                Some((key, result)) = self.settling.next() => self.settled(key, result)?,
+                Some(settled) = self.settling.next() => self.settled(settled)?,
                 Some(step) = moved.recv() => self.moved(step).await?,
                 delivery = consumer.next() => {
                     let Some(delivery) = delivery else { return Err("the subscription ended".to_owned()) };
@@ -201,14 +212,13 @@ impl<'a> Session<'a> {
                 return;
             }
         };
-        let home = self.ctx.shard.queue_for_channel(job.base(), job.channel);
-        if home != self.queue {
-            let reason = if home.base == self.queue.base { "other_shard" } else { "other_queue" };
-            self.ctx.metrics.forwarded.with_label_values(&[reason]).inc();
-            self.settle(None, receipt, Settlement::Forward(home, message));
+        let lane = job.lane(self.queue.base);
+        if let Some(home) = self.elsewhere(&job)
+            && !self.lanes.waits(&lane)
+        {
+            self.forward(Parcel { channel: job.channel, receipt, to: home, message, key: None });
             return;
         }
-        let lane = job.lane(self.queue.base);
         let key = self.next_key;
         self.next_key += 1;
         self.fresh += 1;
@@ -216,6 +226,17 @@ impl<'a> Session<'a> {
         self.held.insert(key, Held { receipt, message, job, suspect, parked: false });
         let actions = self.lanes.arrived(arrival, self.ctx.clock.wall_ms());
         self.act(actions);
+    }
+
+    /// Where a job belongs, if that is not here; it is on its way there then.
+    fn elsewhere(&self, job: &Job) -> Option<QueueName> {
+        let home = self.ctx.shard.queue_for_channel(job.base(), job.channel);
+        if home == self.queue {
+            return None;
+        }
+        let reason = if home.base == self.queue.base { "other_shard" } else { "other_queue" };
+        self.ctx.metrics.forwarded.with_label_values(&[reason]).inc();
+        Some(home)
     }
 
     fn act(&mut self, actions: Vec<Action>) {
@@ -245,6 +266,14 @@ impl<'a> Session<'a> {
 
     fn start(&mut self, key: Key) {
         let Some(held) = self.held.get(&key) else { return };
+        if let Some(home) = self.elsewhere(&held.job) {
+            // Parked under another layout: it goes in its lane's turn, so that what came later stays behind it.
+            if let Some(held) = self.let_go(key) {
+                let Held { receipt, message, job, .. } = held;
+                self.forward(Parcel { channel: job.channel, receipt, to: home, message, key: Some(key) });
+            }
+            return;
+        }
         let performer = self.performer.clone();
         let job = held.job.clone();
         let failures = held.message.headers.attempts;
@@ -328,17 +357,38 @@ impl<'a> Session<'a> {
                 let result = match settlement {
                     Settlement::Ack => queue.ack(receipt).await,
                     Settlement::Bury(message) => queue.bury(receipt, message).await,
-                    Settlement::Forward(to, message) => forward(&*queue, receipt, to, message).await,
+                    Settlement::Release => queue.release(vec![receipt]).await,
                 };
-                (key, result)
+                Settled { key, forwarded: None, result }
             }
             .boxed(),
         );
     }
 
-    fn settled(&mut self, key: Option<Key>, result: Result<(), QueueError>) -> Result<(), String> {
-        result.map_err(|error| error.to_string())?;
-        if let Some(key) = key {
+    fn forward(&mut self, parcel: Parcel) {
+        if let Some(parcel) = self.forwarding.enter(parcel) {
+            self.send(parcel);
+        }
+    }
+
+    fn send(&mut self, parcel: Parcel) {
+        let queue = self.ctx.queue.clone();
+        self.settling.push(
+            async move {
+                let Parcel { channel, receipt, to, message, key } = parcel;
+                let result = forward_whatever_it_takes(&*queue, receipt, to, message).await;
+                Settled { key, forwarded: Some(channel), result }
+            }
+            .boxed(),
+        );
+    }
+
+    fn settled(&mut self, settled: Settled) -> Result<(), String> {
+        settled.result.map_err(|error| error.to_string())?;
+        if let Some(next) = settled.forwarded.and_then(|channel| self.forwarding.next(channel)) {
+            self.send(next);
+        }
+        if let Some(key) = settled.key {
             let actions = self.lanes.finished(key, self.ctx.clock.wall_ms());
             self.act(actions);
         }
@@ -397,8 +447,8 @@ impl<'a> Session<'a> {
             }
             tokio::select! {
                 Some(done) = self.work.join_next_with_id() => self.ended(done),
-                Some((_, result)) = self.settling.next() => {
-                    if let Err(error) = result {
+                Some(settled) = self.settling.next() => {
+                    if let Err(error) = settled.result {
                         warn!(queue = %self.queue, %error, "a job could not be settled while stopping");
                     }
                 }
@@ -421,8 +471,7 @@ impl<'a> Session<'a> {
         if postponed {
             let id = done.map_or_else(|failure| failure.id(), |(id, _)| id);
             if let Some(held) = self.working.remove(&id).and_then(|key| self.let_go(key)) {
-                let queue = self.ctx.queue.clone();
-                self.settling.push(async move { (None, queue.release(vec![held.receipt]).await) }.boxed());
+                self.settle(None, held.receipt, Settlement::Release);
             }
         } else {
             self.worked(done);
@@ -442,16 +491,5 @@ impl<'a> Session<'a> {
 enum Settlement {
     Ack,
     Bury(Message),
-    Forward(QueueName, Message),
-}
-
-/// To another queue, which is declared should it not be there yet.
-pub(crate) async fn forward(
-    queue: &dyn crate::queue::Queue,
-    receipt: Receipt,
-    to: QueueName,
-    message: Message,
-) -> Result<(), QueueError> {
-    queue.declare(to).await?;
-    queue.forward(receipt, to, message).await
+    Release,
 }

@@ -1,10 +1,16 @@
 //! Jobs in queues that nobody of today's layout owns: the bare queues once there are several shards, and the queues of a
 //! larger layout of before. Shard 0 forwards each to its owner's queue, and leaves alone every queue that is not ours.
 //!
-//! Parked jobs come first, lane by lane in their order, since they are older than what lies in the work queue.
+//! Order within a lane stays: the head of a lane that waits may not have been moved aside when its process died, so that
+//! it goes first; then what is parked, lane by lane; then what lies in the work queue, which is newer.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
+use futures_util::{FutureExt, future::try_join_all};
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
@@ -12,12 +18,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Context, outcome::note_death, session::forward};
+use super::{Context, forward::forward, outcome::note_death};
 use crate::{
     identity::{QueueBase, QueueName},
-    job::Job,
+    job::{Job, NotAJob},
     progress::Stamp,
-    queue::{Delivery, QueueError},
+    queue::{Consumer, Delivery, QueueError},
+    registry::{LaneFact, RegistryError},
 };
 
 /// How often queues of another layout are looked for.
@@ -38,86 +45,150 @@ impl Stragglers {
         Self { ctx }
     }
 
-    /// Whether a queue belongs to no shard of this layout.
-    fn is_foreign(&self, queue: &QueueName) -> bool {
+    /// Whether a queue belongs to no shard of this layout and is not one that producers still write to.
+    fn is_left_behind(&self, queue: &QueueName) -> bool {
         let count = self.ctx.shard.count;
-        match queue.index {
-            None => count > 1,
-            Some(index) => count <= 1 || index >= count,
-        }
+        queue.index.is_some_and(|index| count <= 1 || index >= count)
     }
 
-    /// Looks once for queues of a larger layout, and for parked jobs of bare ones; how many jobs moved.
+    /// Looks once for queues of a larger layout; how many jobs moved.
     pub async fn sweep(&self, stamp: &Stamp, stop: &CancellationToken) -> Result<u64, QueueError> {
         let mut moved = 0;
         for queue in self.ctx.queue.existing().await? {
             stamp.tick();
-            if !self.is_foreign(&queue) || stop.is_cancelled() {
+            if !self.is_left_behind(&queue) || stop.is_cancelled() {
                 continue;
             }
             let depth = self.ctx.queue.depth(queue).await?;
-            let mut of_queue = if depth.parked > 0 { self.empty_parked(queue).await? } else { 0 };
-            if queue.index.is_some() && depth.ready > 0 {
-                of_queue += self.empty(queue, stamp, stop).await?;
-            }
-            if of_queue > 0 {
-                self.tell(queue, of_queue);
-                moved += of_queue;
+            if depth.ready + depth.parked > 0 {
+                moved += self.empty(queue, stop, &mut || stamp.tick()).await?;
             }
         }
         Ok(moved)
     }
 
     fn tell(&self, queue: QueueName, jobs: u64) {
-        warn!(
-            queue = %queue, jobs, shard_count = self.ctx.shard.count,
-            "jobs of another layout were forwarded; check that producers use the same SHARD_COUNT"
-        );
+        if jobs > 0 {
+            warn!(
+                queue = %queue, jobs, shard_count = self.ctx.shard.count,
+                "jobs of another layout were forwarded; check that producers use the same SHARD_COUNT"
+            );
+        }
     }
 
-    async fn empty(&self, queue: QueueName, stamp: &Stamp, stop: &CancellationToken) -> Result<u64, QueueError> {
-        let mut moved = 0;
+    async fn empty(
+        &self,
+        queue: QueueName,
+        stop: &CancellationToken,
+        tick: &mut (dyn FnMut() + Send),
+    ) -> Result<u64, QueueError> {
         let mut consumer = self.ctx.queue.consume(queue, PREFETCH).await?;
+        let mut moved = self.left_by_the_dead(queue, consumer.as_mut(), tick).await?;
         while !stop.is_cancelled() {
-            stamp.tick();
-            let Ok(Some(delivery)) = timeout(EMPTY_AFTER, consumer.next()).await else { break };
-            self.send_home(queue, delivery?).await?;
-            moved += 1;
+            tick();
+            let Ok(Some(first)) = timeout(EMPTY_AFTER, consumer.next()).await else { break };
+            moved += self.send_lot(queue, first?, consumer.as_mut()).await?;
         }
         consumer.stop().await;
+        self.tell(queue, moved);
         Ok(moved)
     }
 
-    async fn empty_parked(&self, queue: QueueName) -> Result<u64, QueueError> {
-        let unavailable = |error: crate::registry::RegistryError| QueueError::Unavailable {
-            queue: queue.to_string(),
-            cause: error.to_string(),
-        };
-        let mut moved = 0;
-        for fact in self.ctx.registry.lane_facts(queue).await.map_err(unavailable)? {
-            loop {
-                let lot = self.ctx.queue.unpark(queue, &fact.lane, usize::from(PREFETCH)).await?;
-                if lot.is_empty() {
-                    break;
-                }
-                for delivery in lot {
-                    self.send_home(queue, delivery).await?;
-                    moved += 1;
-                }
-            }
-            self.ctx.registry.clear_lane_fact(queue, &fact.lane).await.map_err(unavailable)?;
+    /// Lanes that wait, and what was out when the queue's last process ended.
+    async fn left_by_the_dead(
+        &self,
+        queue: QueueName,
+        consumer: &mut dyn Consumer,
+        tick: &mut (dyn FnMut() + Send),
+    ) -> Result<u64, QueueError> {
+        let facts = self.ctx.registry.lane_facts(queue).await.map_err(|error| unavailable(queue, &error))?;
+        if facts.is_empty() {
+            return Ok(0);
         }
+        let (mut heads, mut later) = (Vec::new(), Vec::new());
+        let waiting: HashSet<_> = facts.iter().map(|fact| (fact.lane.clone(), fact.head.clone())).collect();
+        while heads.len() + later.len() < usize::from(PREFETCH) {
+            let Ok(Some(delivery)) = timeout(EMPTY_AFTER, consumer.next()).await else { break };
+            let delivery = delivery?;
+            let redelivered = delivery.redelivered;
+            match Job::parse(&delivery.message.body) {
+                Ok(job) if waiting.contains(&(job.lane(queue.base), job.id.clone())) => heads.push(delivery),
+                _ => later.push(delivery),
+            }
+            if !redelivered {
+                break;
+            }
+        }
+        let mut moved = self.send_home(queue, heads).await?;
+        for fact in facts {
+            moved += self.empty_lane(queue, &fact, tick).await?;
+        }
+        Ok(moved + self.send_home(queue, later).await?)
+    }
+
+    async fn empty_lane(
+        &self,
+        queue: QueueName,
+        fact: &LaneFact,
+        tick: &mut (dyn FnMut() + Send),
+    ) -> Result<u64, QueueError> {
+        let mut moved = 0;
+        loop {
+            tick();
+            let lot = self.ctx.queue.unpark(queue, &fact.lane, usize::from(PREFETCH)).await?;
+            if lot.is_empty() {
+                break;
+            }
+            moved += self.send_home(queue, lot).await?;
+        }
+        let cleared = self.ctx.registry.clear_lane_fact(queue, &fact.lane).await;
+        cleared.map_err(|error| unavailable(queue, &error))?;
         Ok(moved)
     }
 
-    async fn send_home(&self, queue: QueueName, delivery: Delivery) -> Result<(), QueueError> {
+    /// A delivery, and what has come with it.
+    async fn send_lot(
+        &self,
+        queue: QueueName,
+        first: Delivery,
+        consumer: &mut dyn Consumer,
+    ) -> Result<u64, QueueError> {
+        let mut lot = vec![first];
+        while lot.len() < usize::from(PREFETCH) {
+            match consumer.next().now_or_never() {
+                Some(Some(delivery)) => lot.push(delivery?),
+                Some(None) | None => break,
+            }
+        }
+        self.send_home(queue, lot).await
+    }
+
+    /// One channel's one after another, channels side by side.
+    async fn send_home(&self, queue: QueueName, lot: Vec<Delivery>) -> Result<u64, QueueError> {
+        let moved = lot.len() as u64;
+        let mut lines: HashMap<_, Vec<_>> = HashMap::new();
+        for delivery in lot {
+            let job = Job::parse(&delivery.message.body);
+            let channel = job.as_ref().ok().map(|job| job.channel);
+            lines.entry(channel).or_default().push((job, delivery));
+        }
+        let lines = lines.into_values().map(|line| async move {
+            for (job, delivery) in line {
+                self.send(queue, job, delivery).await?;
+            }
+            Ok(())
+        });
+        try_join_all(lines).await?;
+        Ok(moved)
+    }
+
+    async fn send(&self, queue: QueueName, job: Result<Job, NotAJob>, delivery: Delivery) -> Result<(), QueueError> {
         let Delivery { receipt, mut message, .. } = delivery;
         message.headers.lane_seq = None;
-        match Job::parse(&message.body) {
+        match job {
             Ok(job) => {
-                let home = self.ctx.shard.queue_for_channel(job.base(), job.channel);
                 self.ctx.metrics.forwarded.with_label_values(&["other_layout"]).inc();
-                forward(&*self.ctx.queue, receipt, home, message).await
+                forward(&*self.ctx.queue, &receipt, self.home(&job), message).await
             }
             Err(not_a_job) => {
                 let now = self.ctx.clock.wall_ms();
@@ -125,6 +196,10 @@ impl Stragglers {
                 self.ctx.queue.bury(receipt, message).await
             }
         }
+    }
+
+    fn home(&self, job: &Job) -> QueueName {
+        self.ctx.shard.queue_for_channel(job.base(), job.channel)
     }
 
     /// Sweeps at start and from time to time, and reads the bare queues all the while, until `stop`.
@@ -147,7 +222,7 @@ impl Stragglers {
                     }
                 }
             }
-            let until = tokio::time::Instant::now() + LOOK_EVERY;
+            let until = tokio::time::Instant::now() + if told { EMPTY_AFTER * 25 } else { LOOK_EVERY };
             while tokio::time::Instant::now() < until && !stop.is_cancelled() {
                 stamp.tick();
                 tokio::select! {
@@ -163,10 +238,13 @@ impl Stragglers {
     async fn read_bare(&self, queue: QueueName, stop: CancellationToken) {
         let mut told = false;
         while !stop.is_cancelled() {
-            if let Err(error) = self.forward_all(queue, &stop).await
-                && !std::mem::replace(&mut told, true)
-            {
-                warn!(queue = %queue, %error, "a bare queue can't be read; trying again");
+            match self.forward_all(queue, &stop).await {
+                Ok(()) => {}
+                Err(error) if !told => {
+                    told = true;
+                    warn!(queue = %queue, %error, "a bare queue can't be read; trying again");
+                }
+                Err(_) => {}
             }
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -178,21 +256,24 @@ impl Stragglers {
     async fn forward_all(&self, queue: QueueName, stop: &CancellationToken) -> Result<(), QueueError> {
         self.ctx.queue.declare(queue).await?;
         let mut consumer = self.ctx.queue.consume(queue, PREFETCH).await?;
-        let mut moved = 0u64;
+        let mut moved = self.left_by_the_dead(queue, consumer.as_mut(), &mut || {}).await?;
         loop {
-            let delivery = tokio::select! {
+            let first = tokio::select! {
                 () = stop.cancelled() => break,
-                delivery = consumer.next() => delivery,
+                first = consumer.next() => first,
                 () = sleep(EMPTY_AFTER), if moved > 0 => {
                     self.tell(queue, std::mem::take(&mut moved));
                     continue;
                 }
             };
-            let Some(delivery) = delivery else { break };
-            self.send_home(queue, delivery?).await?;
-            moved += 1;
+            let Some(first) = first else { break };
+            moved += self.send_lot(queue, first?, consumer.as_mut()).await?;
         }
         consumer.stop().await;
         Ok(())
     }
+}
+
+fn unavailable(queue: QueueName, error: &RegistryError) -> QueueError {
+    QueueError::Unavailable { queue: queue.to_string(), cause: error.to_string() }
 }

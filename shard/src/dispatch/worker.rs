@@ -75,7 +75,14 @@ impl QueueWorker {
     }
 
     async fn session(&self, stamp: &Stamp, stop: &CancellationToken) -> Result<(), String> {
-        let facts = self.ctx.registry.lane_facts(self.queue).await.map_err(|error| error.to_string())?;
+        let mut facts = self.ctx.registry.lane_facts(self.queue).await.map_err(|error| error.to_string())?;
+        for fact in &mut facts {
+            let shard = &self.ctx.shard;
+            if shard.queue_for_channel(fact.lane.base, fact.lane.channel) != self.queue {
+                // Parked under another layout: there is nothing to wait for here, it goes to its shard.
+                fact.due_ms = 0;
+            }
+        }
         let mut consumer =
             self.ctx.queue.consume(self.queue, self.options.prefetch).await.map_err(|error| error.to_string())?;
         let (orders, ordered) = mpsc::unbounded_channel();

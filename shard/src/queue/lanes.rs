@@ -178,6 +178,11 @@ impl Lanes {
         this
     }
 
+    /// Whether something of a lane is, or may be, parked.
+    pub fn waits(&self, lane: &Lane) -> bool {
+        self.lanes.get(lane).is_some_and(|lane| lane.aside.is_some())
+    }
+
     /// Deliveries at work.
     pub fn running(&self) -> usize {
         self.running

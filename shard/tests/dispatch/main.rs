@@ -5,3 +5,4 @@ mod support;
 
 mod forwarding;
 mod guard;
+mod layout;

@@ -180,14 +180,27 @@ impl World {
         self.producer.depth(queue).await.expect("depth")
     }
 
-    /// Jobs that wait anywhere, parked ones included.
-    pub(crate) async fn left(&self) -> u64 {
-        let mut left = 0;
+    /// What waits anywhere.
+    async fn all(&self) -> Depth {
+        let mut all = Depth::default();
         for queue in self.producer.existing().await.expect("queues") {
             let depth = self.depth(queue).await;
-            left += depth.ready + depth.parked;
+            all.ready += depth.ready;
+            all.parked += depth.parked;
+            all.dead += depth.dead;
         }
-        left
+        all
+    }
+
+    /// Jobs that wait anywhere, parked ones included.
+    pub(crate) async fn left(&self) -> u64 {
+        let all = self.all().await;
+        all.ready + all.parked
+    }
+
+    /// Jobs that are parked anywhere.
+    pub(crate) async fn parked(&self) -> u64 {
+        self.all().await.parked
     }
 
     /// Waits until nothing waits anywhere.

@@ -1,0 +1,95 @@
+//! Messages on their way to another queue: one channel's one after another, since their order is all that says which of
+//! them comes first there; channels side by side.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
+
+use tracing::warn;
+
+use crate::{
+    identity::{ChannelId, QueueName},
+    queue::{Key, Message, Queue, QueueError, Receipt},
+};
+
+/// How long to leave a queue alone that can't be written to.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A message that belongs elsewhere.
+pub(super) struct Parcel {
+    pub(super) channel: ChannelId,
+    pub(super) receipt: Receipt,
+    pub(super) to: QueueName,
+    pub(super) message: Message,
+    /// The delivery whose lane waits for it.
+    pub(super) key: Option<Key>,
+}
+
+/// What waits for its channel's turn.
+#[derive(Default)]
+pub(super) struct Forwarding(HashMap<ChannelId, VecDeque<Parcel>>);
+
+impl Forwarding {
+    /// Takes a parcel in; it comes back when it can go at once.
+    pub(super) fn enter(&mut self, parcel: Parcel) -> Option<Parcel> {
+        match self.0.get_mut(&parcel.channel) {
+            Some(line) => {
+                line.push_back(parcel);
+                None
+            }
+            None => {
+                self.0.insert(parcel.channel, VecDeque::new());
+                Some(parcel)
+            }
+        }
+    }
+
+    /// A channel's parcel has arrived: the next one may go.
+    pub(super) fn next(&mut self, channel: ChannelId) -> Option<Parcel> {
+        let next = self.0.get_mut(&channel).and_then(VecDeque::pop_front);
+        if next.is_none() {
+            self.0.remove(&channel);
+        }
+        next
+    }
+}
+
+/// To another queue, which is declared should it not be there yet.
+pub(super) async fn forward(
+    queue: &dyn Queue,
+    receipt: &Receipt,
+    to: QueueName,
+    message: Message,
+) -> Result<(), QueueError> {
+    let again = || Receipt { queue: receipt.queue, tag: receipt.tag, session: receipt.session };
+    match queue.forward(again(), to, message.clone()).await {
+        Err(QueueError::Missing { .. }) => {
+            queue.declare(to).await?;
+            queue.forward(again(), to, message).await
+        }
+        done => done,
+    }
+}
+
+/// The same for as long as it takes: that another queue can't be written to is no reason to end the session of ours.
+pub(super) async fn forward_whatever_it_takes(
+    queue: &dyn Queue,
+    receipt: Receipt,
+    to: QueueName,
+    message: Message,
+) -> Result<(), QueueError> {
+    let mut told = false;
+    loop {
+        match forward(queue, &receipt, to, message.clone()).await {
+            Ok(()) => return Ok(()),
+            Err(error @ (QueueError::Stale { .. } | QueueError::Fenced { .. })) => return Err(error),
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    warn!(from = %receipt.queue, %to, %error, "a job can't be forwarded; trying until it can");
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
