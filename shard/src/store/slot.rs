@@ -91,6 +91,14 @@ impl SlotStore {
         self.writer.write(work).await
     }
 
+    /// See [`Writer::write_patiently`].
+    pub(crate) async fn write_patiently<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, OpError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.writer.write_patiently(work, |_| {}).await
+    }
+
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, OpError> + Send + 'static,

@@ -162,7 +162,9 @@ impl Registry for EmbeddedRegistry {
     async fn mark_sent(&self, fence: &Fence, job: &JobId, sent: Sent) -> Result<(), RegistryError> {
         let (fence, job, now_ms) = (*fence, job.clone(), self.shared.clock().wall_ms());
         let holder = self.slot()?.holder().clone();
-        self.in_slot(move |connection| guard::mark_sent(connection, &fence, &holder, &job, &sent, now_ms)).await
+        // The recipient has it already: only what is next in the chat waits for this.
+        let mark = move |connection: &Connection| guard::mark_sent(connection, &fence, &holder, &job, &sent, now_ms);
+        self.slot()?.write_patiently(mark).await.map_err(registry_error)
     }
 
     async fn cancel(&self, fence: &Fence, job: &JobId) -> Result<(), RegistryError> {

@@ -9,6 +9,7 @@ mod rows;
 use std::{path::Path, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use rusqlite::Connection;
 use uuid::Uuid;
 
 use super::super::{Batch, DeadEvent, Destination, Outbox, OutboxError, Scope, Stored};
@@ -67,10 +68,13 @@ impl Outbox for EmbeddedOutbox {
             encoded.push((event.id, encode(event)?));
         }
         let now_ms = self.clock.wall_ms();
-        let stored = self
-            .writer
-            .write(move |connection| rows::append(connection, &fence, offset, &encoded, columns, now_ms))
-            .await;
+        let store = move |connection: &Connection| rows::append(connection, &fence, offset, &encoded, columns, now_ms);
+        // A platform that is still to be told that it was read waits for the event, and so do the people in the chat;
+        // what tells of our own doings has the time to share a transaction.
+        let stored = match offset {
+            Some(_) => self.writer.write(store).await,
+            None => self.writer.write_patiently(store, |_| {}).await,
+        };
         let places = stored.map_err(outbox_error)?;
         let placed = events.into_iter().zip(places).filter_map(|(mut event, place)| {
             let (seq, position) = place?;
