@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use supervisor::spec::{INCARNATION_ENV, LINK_FD_ENV, LOCK_FD_ENV};
+use supervisor::spec::CHILD_ENV;
 
 use super::{
     file,
@@ -141,7 +141,7 @@ impl Sources {
 }
 
 fn supervisor_variable(name: &str) -> bool {
-    [INCARNATION_ENV, LINK_FD_ENV, LOCK_FD_ENV].contains(&name)
+    CHILD_ENV.contains(&name)
 }
 
 fn unreadable(path: &Path, by: &str, cause: &str) -> Problem {

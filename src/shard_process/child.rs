@@ -42,7 +42,7 @@ impl ViewSource for LinkView {
 
 pub(super) fn run(config: &Config, index: u32, link: ChildLink) -> Result<(), Failure> {
     announce(config, Some(index));
-    let cold = link.incarnation() <= 1;
+    let cold = link.life() <= 1;
     let stock = Stock::new(config, index);
     let source = Arc::new(LinkView(OnceLock::new()));
     let http = HttpThread::spawn(

@@ -55,7 +55,7 @@ pub enum LockError {
     },
 }
 
-pub(crate) struct Holder(pub(crate) Option<i32>);
+struct Holder(Option<i32>);
 
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
