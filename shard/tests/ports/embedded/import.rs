@@ -77,7 +77,12 @@ async fn what_belongs_to_a_channel_follows_it_through_changes_of_the_count() {
         assert!(moved > 0, "round {round}");
         let (right, _) = Life::begin(dir.path(), 1, 2, incarnation).await;
         assert_eq!(places(&left.outbox).await, [(even, 2)], "round {round}");
-        assert_eq!(places(&right.outbox).await, [(odd, 1), (odd, 2)], "round {round}");
+        let waiting = right.outbox.open(0, 10).await.expect("read");
+        if round == 0 {
+            assert_eq!(places(&right.outbox).await, [(odd, 1), (odd, 2)]);
+            right.outbox.delivered(waiting[0].position, Destination::Handler).await.expect("delivered");
+        }
+        assert_eq!(places(&right.outbox).await, [(odd, 2)], "round {round}: delivered stays delivered");
         let dead = left.outbox.dead(10).await.expect("listed");
         assert_eq!((dead.len(), dead[0].event.seq), (1, 1));
         for (life, of, number) in [(&left, even, 2), (&right, odd, 3)] {
@@ -96,8 +101,8 @@ async fn what_belongs_to_a_channel_follows_it_through_changes_of_the_count() {
         assert!(moved > 0, "round {round}");
         let mut back = places(&one.outbox).await;
         back.sort();
-        assert_eq!(back, [(even, 2), (odd, 1), (odd, 2)]);
-        assert!(one.outbox.append(batch(3, 7, &["a", "b"], None), &both).await.expect("stored").is_empty(), "known");
+        assert_eq!(back, [(even, 2), (odd, 2)]);
+        assert!(one.outbox.append(batch(3, 7, &["b"], None), &both).await.expect("stored").is_empty(), "known");
         drop(one);
     }
     let (again, moved) = Life::begin(dir.path(), 0, 1, incarnation + 1).await;
