@@ -463,10 +463,10 @@ fn reload_waits_for_the_answer_of_the_primary() {
     let home = Home::new();
     let line = fails(&home.run(&["reload"]), 69);
     assert!(line.contains("control.sock: no such file or directory: is shardvisor running"), "{line}");
-    let primary = one_control_answer(&home, "{\"answer\":\"done\"}\n");
+    let primary = one_control_answer(&home, "\"done\"\n");
     assert_eq!(home.ok(&["reload"]), "");
     assert_eq!(primary.join().expect("asked"), "{\"request\":\"reload\"}\n");
-    one_control_answer(&home, "{\"answer\":\"failed\",\"reason\":\"shard 1 is not ready\"}\n");
+    one_control_answer(&home, "{\"failed\":{\"reason\":\"shard 1 is not ready\"}}\n");
     let line = fails(&home.run(&["reload"]), 69);
     assert!(line.ends_with("not reloaded: shard 1 is not ready"), "{line}");
 }

@@ -127,7 +127,8 @@ async fn a_dead_shard_shows_within_two_seconds_and_counters_never_go_back() {
         samples.iter().find(|(labels, _)| labels.contains(shard)).map(|(_, value)| *value)
     };
     wait_for("shard 0 to be shown down", Duration::from_secs(5), || (up("shard=\"0\"") == Some(0.0)).then_some(()));
-    assert!(stopped.elapsed() < Duration::from_secs(3), "{:?}", stopped.elapsed());
+    // Two seconds, and a request that hung in the first of them.
+    assert!(stopped.elapsed() < Duration::from_millis(3500), "{:?}", stopped.elapsed());
     assert!(!daemon.ready(), "not ready while a shard is down");
     let mut last = before;
     wait_for("shard 0 to be back", Duration::from_secs(20), || {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
-use shard::http::{HttpConfig, HttpThread, Limits, Sharing};
+use shard::http::{HttpConfig, HttpThread, Limits, PortClaim, Sharing};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook_tokio::Signals;
 use supervisor::{SlotLock, systemd::Notifier};
@@ -51,6 +51,11 @@ pub(crate) fn run(config: &Config, sources: &Sources, index: u32) -> Result<(), 
 }
 
 async fn live(config: &Config, sources: &Sources, index: u32, stock: Stock, http: HttpThread) -> Result<(), Failure> {
+    if config.health.port != 0 {
+        // Only a look: whoever holds the port is named, which the bind alone would not do.
+        let wanted = SocketAddr::new(config.health.bind, config.health.port);
+        PortClaim::new(wanted).map_err(|error| Failure::Config(error.to_string()))?;
+    }
     let address = http.listen().await.map_err(|error| Failure::Config(error.to_string()))?;
     note_port(config, address.port())?;
     info!(address = %address, "health port");

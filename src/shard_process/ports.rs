@@ -111,7 +111,8 @@ fn platforms(config: &Config, clock: &Arc<dyn Clock>) -> Result<Vec<Arc<dyn Plat
 /// Writes the port in use where `shardvisor status` and tests look for it.
 pub(crate) fn note_port(config: &Config, port: u16) -> Result<(), Failure> {
     let path = config.data_dir.join("health.port");
-    let temporary = config.data_dir.join("health.port.new");
+    // Static shards share the directory: each writes a file of its own, and the last one is shown.
+    let temporary = config.data_dir.join(format!("health.port.{}", std::process::id()));
     fs::write(&temporary, format!("{port}\n"))
         .and_then(|()| fs::rename(&temporary, &path))
         .map_err(|error| Failure::Config(format!("{}: {}", path.display(), plain(&error))))

@@ -71,17 +71,12 @@ impl Performer {
         match at_work(ready, job, provider_id.as_deref()).await {
             Ok(done) => {
                 let sent = Sent::from(done);
-                // Side by side, the mark first, so that a store can make both durable in one go. Should the process die
-                // between them, the next life tells the same event once more.
-                let mut beside = ready.clone();
-                let (marked, told) = tokio::join!(
-                    self.mark_sent(ready, job, &sent),
-                    self.finish(&mut beside, job, sent.clone(), uncertain)
-                );
-                match marked {
-                    Ok(()) => told,
-                    Err(error) => self.not_stored(&error),
+                // One after the other: told before it is marked, a job could be told as done and, after a death between
+                // the two, as failed.
+                if let Err(error) = self.mark_sent(ready, job, &sent).await {
+                    return self.not_stored(&error);
                 }
+                self.finish(ready, job, sent, uncertain).await
             }
             Err(Failed::Ambiguous { error }) => self.ambiguous(ready, job, failures, &provider_id, error).await,
             Err(failed) => {

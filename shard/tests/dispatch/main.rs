@@ -1,6 +1,8 @@
 //! The whole path of a job, from its queue to its recipient, over the embedded adapters and a platform of our own that
 //! remembers what its recipients have seen. Processes end in every way a process can end.
 
+// A harness for more stories than are told here.
+#[allow(dead_code, unused_imports)]
 mod support;
 
 mod forwarding;
