@@ -3,6 +3,8 @@
 mod embedded;
 mod guard;
 mod lease;
+#[cfg(feature = "redis")]
+mod redis;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -10,6 +12,8 @@ use serde::{Deserialize, Serialize};
 pub use embedded::EmbeddedRegistry;
 pub use guard::*;
 pub use lease::*;
+#[cfg(feature = "redis")]
+pub use redis::{RedisOptions, RedisRegistry, RedisUrl, RedisUrlError};
 
 use crate::{
     identity::{ChannelId, QueueName},
