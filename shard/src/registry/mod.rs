@@ -3,6 +3,7 @@
 mod embedded;
 mod guard;
 mod lease;
+mod pool;
 #[cfg(feature = "redis")]
 mod redis;
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use embedded::EmbeddedRegistry;
 pub use guard::*;
 pub use lease::*;
+pub use pool::*;
 #[cfg(feature = "redis")]
 pub use redis::{RedisOptions, RedisRegistry, RedisUrl, RedisUrlError};
 

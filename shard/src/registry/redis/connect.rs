@@ -7,7 +7,9 @@ use std::{collections::HashMap, time::Duration};
 
 use ::redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError,
-    aio::MultiplexedConnection, cmd, io::tcp::TcpSettings,
+    aio::{MultiplexedConnection, PubSub},
+    cmd,
+    io::tcp::TcpSettings,
 };
 
 use super::{
@@ -41,12 +43,7 @@ pub(super) struct Report {
 
 /// Connects, logs in and looks at the server; from then on commands of connections with a lower number are refused.
 pub(super) async fn open(url: &RedisUrl, session_key: &str, number: u64) -> Result<Opened, Trouble> {
-    let address = match &url.target {
-        Target::Server(host) => tcp(host, url.tls),
-        Target::Socket(path) => ConnectionAddr::Unix(path.clone()),
-        Target::Sentinel { hosts, service, login } => tcp(&primary(hosts, service, login, url.tls).await?, url.tls),
-    };
-    let mut connection = connect(address, &url.login).await?;
+    let mut connection = connect(address(url).await?, &url.login).await?;
     if url.db != 0 {
         () = cmd("SELECT").arg(url.db).query_async(&mut connection).await.map_err(sorted)?;
     }
@@ -60,6 +57,31 @@ pub(super) async fn open(url: &RedisUrl, session_key: &str, number: u64) -> Resu
         .await
         .map_err(sorted)?;
     Ok(Opened { connection, report })
+}
+
+/// A connection that hears what is told on channels.
+pub(super) async fn subscribe(url: &RedisUrl, channels: &[String]) -> Result<PubSub, Trouble> {
+    let info = address(url).await?.into_connection_info().map_err(sorted)?;
+    let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
+    if let Some(user) = &url.login.user {
+        login = login.set_username(user);
+    }
+    if let Some(password) = &url.login.password {
+        login = login.set_password(password.expose());
+    }
+    let client = Client::open(info.set_redis_settings(login)).map_err(sorted)?;
+    let mut connection = client.get_async_pubsub().await.map_err(sorted)?;
+    connection.subscribe(channels).await.map_err(sorted)?;
+    Ok(connection)
+}
+
+/// Where the server is just now.
+async fn address(url: &RedisUrl) -> Result<ConnectionAddr, Trouble> {
+    Ok(match &url.target {
+        Target::Server(host) => tcp(host, url.tls),
+        Target::Socket(path) => ConnectionAddr::Unix(path.clone()),
+        Target::Sentinel { hosts, service, login } => tcp(&primary(hosts, service, login, url.tls).await?, url.tls),
+    })
 }
 
 fn sorted(error: RedisError) -> Trouble {

@@ -11,6 +11,7 @@
 //! | `deaths:<job>`             | in how many deaths it was out                                                |
 //! | `clock`                    | the registry's own time, and which life of the server it was last read in    |
 //! | `session:<link>`           | the newest connection of a process                                           |
+//! | `cursor:<worker>`          | up to where a worker has acted on the pool's events (see `pool.rs`)          |
 //! | `incarnation:<worker>`     | the last incarnation that was given                                          |
 //!
 //! A lease lives as long as its holder's time in `holder:<worker>`, so that one field is renewed however many leases
@@ -28,6 +29,8 @@ mod facts;
 mod guard;
 mod lease;
 mod link;
+mod listen;
+mod pool;
 mod script;
 mod trouble;
 mod url;
@@ -38,7 +41,7 @@ use ::redis::{FromRedisValue, Script, cmd};
 use async_trait::async_trait;
 
 pub use self::url::{RedisUrl, RedisUrlError};
-use self::{guard::Unanswered, lease::Floors, link::Link, script::Scripts};
+use self::{guard::Unanswered, lease::Floors, link::Link, listen::Ear, script::Scripts};
 use super::{
     Claim, Fence, Holder, LEASE, LaneFact, Layout, Lease, Registry, RegistryError, Renewal, Reservation, Reserve,
     Resource, Sent,
@@ -53,6 +56,10 @@ use crate::{
 pub struct RedisOptions {
     /// What all keys begin with. Producers read the layout at `shardvisor:layout`.
     pub prefix: String,
+    /// What the keys of the bot-worker pool begin with. Other programs know them.
+    pub pool_prefix: String,
+    /// After how much silence a worker of the pool is taken for dead.
+    pub silence: Duration,
     /// How long a call may take.
     pub patience: Duration,
     /// For how long nothing new is granted by a server that may have forgotten something.
@@ -61,13 +68,22 @@ pub struct RedisOptions {
 
 impl Default for RedisOptions {
     fn default() -> Self {
-        Self { prefix: "shardvisor:".to_owned(), patience: Duration::from_secs(2), settle: LEASE }
+        Self {
+            prefix: "shardvisor:".to_owned(),
+            pool_prefix: "bot_worker:".to_owned(),
+            silence: LEASE,
+            patience: Duration::from_secs(2),
+            settle: LEASE,
+        }
     }
 }
 
 /// The registry of a fleet, in a Redis.
 pub struct RedisRegistry {
     link: Link,
+    /// Where waiting for events is done.
+    waiting: Link,
+    ear: Ear,
     scripts: Scripts,
     options: RedisOptions,
     /// Which process this is.
@@ -82,6 +98,8 @@ impl RedisRegistry {
     /// The registry behind an address. It is connected to when it is first asked, and whenever it has to be again.
     pub fn connect(url: RedisUrl, holder: Holder, options: RedisOptions) -> Self {
         Self {
+            ear: Ear::new(url.clone(), &options.pool_prefix, &holder.worker),
+            waiting: Link::new(url.clone(), &options.prefix, options.patience),
             link: Link::new(url, &options.prefix, options.patience),
             scripts: Scripts::new(),
             options,

@@ -32,4 +32,8 @@ scripts! {
     deaths,
     layout,
     life,
+    heartbeat,
+    leave,
+    unassign,
+    events,
 }

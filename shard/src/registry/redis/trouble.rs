@@ -7,6 +7,7 @@
 //! | NOAUTH, WRONGPASS, NOPERM, a certificate that isn't trusted     | refused     |
 //! | OOM, MISCONF, WRONGTYPE, MOVED and other signs of a cluster     | refused     |
 //! | FENCED, by our own scripts                                      | fenced      |
+//! | HELD, by our own scripts: another live process has this id     | refused     |
 
 use ::redis::{ErrorKind, RedisError};
 
@@ -51,6 +52,10 @@ impl Trouble {
         let detail = error.detail().unwrap_or_default();
         if code == "FENCED" {
             return (Self::Fenced(detail.split_whitespace().next().unwrap_or_default().to_owned()), false);
+        }
+        if code == "HELD" {
+            let host = detail.split_whitespace().next().unwrap_or_default();
+            return (Self::Refused(format!("this worker id is that of a live process on {host}")), false);
         }
         match error.kind() {
             ErrorKind::AuthenticationFailed => return (Self::login(), true),

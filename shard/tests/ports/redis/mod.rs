@@ -2,6 +2,7 @@
 
 mod leases;
 mod outages;
+mod pool;
 mod reaching;
 mod registry;
 mod sends;

@@ -8,6 +8,7 @@ use shard::{
     job::Lane,
     registry::{LEASE, LaneFact, Registry, Reservation, Resource, Sent},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{Sentinel, Server, at, channel, held, holder, job, lost, refused, request, taken, unavailable, until};
 
@@ -180,4 +181,36 @@ async fn leases_outlive_a_failover_by_sentinel() {
     taken(&standby, &other, Resource::Slot(2)).await;
     let said = refused(at(&url.replace("/main", "/other"), "a", 1, LEASE).layout().await);
     assert!(said.contains("knows no service other"), "{said}");
+}
+
+/// A host that vanished answers nothing, not even that it is gone.
+#[tokio::test]
+async fn a_connection_that_went_deaf_is_given_up() {
+    let Some(server) = Server::start(&[]) else { return };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let through = listener.local_addr().expect("bound");
+    let deaf = CancellationToken::new();
+    let (first, port) = (deaf.clone(), server.port());
+    tokio::spawn(async move {
+        let mut silence = Some(first);
+        while let Ok((mut client, _)) = listener.accept().await {
+            let silence = silence.take();
+            tokio::spawn(async move {
+                let mut redis = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.expect("it runs");
+                let copying = tokio::io::copy_bidirectional(&mut client, &mut redis);
+                match silence {
+                    Some(silence) => {
+                        silence.run_until_cancelled(copying).await;
+                        std::future::pending::<()>().await;
+                    }
+                    None => drop(copying.await),
+                }
+            });
+        }
+    });
+    let (registry, me) = (at(&format!("redis://{through}"), "a", 1, Duration::ZERO), holder("a", 1));
+    let lease = held(&registry, &me, Resource::Slot(1)).await;
+    deaf.cancel();
+    unavailable(registry.renew(&me, &[lease]).await);
+    assert_eq!(lost(&registry, &me, &[lease]).await, []);
 }

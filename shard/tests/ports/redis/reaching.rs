@@ -40,7 +40,8 @@ async fn a_socket_serves_as_well() {
 
 #[tokio::test]
 async fn a_cluster_is_refused_with_one_line() {
-    let Some(server) = Server::start(&["--cluster-enabled", "yes"]) else { return };
+    let bus = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port").port();
+    let Some(server) = Server::start(&["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()]) else { return };
     let cause = refused(server.registry("a", 1).layout().await);
     assert!(cause.contains("cluster") && cause.contains("Sentinel"), "{cause}");
 }
