@@ -280,3 +280,14 @@ async fn incarnations_grow_also_when_the_server_forgot_them() {
     held(&registry, &holder("b", last + 1_000_000), Resource::Slot(1)).await;
     assert_eq!(registry.next_incarnation("b").await.expect("given"), last + 1_000_001);
 }
+
+/// As the module's documentation says it: an operator, or a test, knows that nobody is out there.
+#[tokio::test]
+async fn a_registry_that_is_told_to_be_new_grants_at_once() {
+    let Some(server) = Server::start(&[]) else { return };
+    let info: String = server.ask(&["INFO", "server"]).await;
+    let life = info.lines().find_map(|line| line.strip_prefix("run_id:")).expect("there").trim().to_owned();
+    let fields = ["HSET", "shardvisor:clock", "wall", "0", "now", "0", "settled", "0", "server", &life];
+    let _: i64 = server.ask(&fields).await;
+    held(&server.settling("a", 1, LEASE), &holder("a", 1), Resource::Slot(1)).await;
+}
