@@ -19,15 +19,14 @@ local function left(worker, life)
   return lives[name]
 end
 
-local answer = {}
-local function say(...)
-  for _, word in ipairs({...}) do answer[#answer + 1] = word end
-end
+local leases = {}
+for at = ARGS + 1, #ARGV, 2 do leases[#leases + 1] = PREFIX .. 'lease:' .. ARGV[at] end
+local records = #leases > 0 and redis.call('MGET', unpack(leases)) or {}
+local by_us = ' ' .. LIFE .. ' ' .. ME
 
-for at = ARGS + 1, #ARGV, 2 do
-  local resource, floor = ARGV[at], tonumber(ARGV[at + 1])
-  local lease = key('lease', resource)
-  local record = redis.call('GET', lease)
+local answer, said = {}, 0
+for number = 1, #leases do
+  local lease, record, floor = leases[number], records[number], tonumber(ARGV[ARGS + number * 2])
   local token, life, worker = 0, '-', ''
   if record then token, life, worker = parse(record) end
   local ours = worker == ME and life == LIFE
@@ -42,14 +41,21 @@ for at = ARGS + 1, #ARGV, 2 do
     end
   end
   if taken > 0 then
-    say('0', worker, by, text(taken))
+    answer[said + 1], answer[said + 2], answer[said + 3], answer[said + 4] = '0', worker, by, text(taken)
+    said = said + 4
   else
+    local granted = text(token)
     if not ours or token < floor then
       -- Above all that were given, also when the record of them is lost: the server's time is above them.
-      token = math.max(token + 1, floor + 1, wall)
-      redis.call('SET', lease, text(token) .. ' ' .. LIFE .. ' ' .. ME)
+      granted = text(math.max(token + 1, floor + 1, wall))
+      if record then
+        redis.call('SET', lease, granted .. by_us)
+      elseif not redis.call('SET', lease, granted .. by_us, 'NX') then
+        return redis.error_reply('WRONGTYPE ' .. lease)
+      end
     end
-    say('1', text(token))
+    answer[said + 1], answer[said + 2] = '1', granted
+    said = said + 2
   end
 end
 -- A claim is also a renewal: what the holder has lives as long as it does.
