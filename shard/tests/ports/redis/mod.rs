@@ -71,7 +71,8 @@ impl Server {
     /// SIGKILL.
     pub(crate) async fn die(&self) {
         self.signal(Signal::SIGKILL);
-        until("it is dead", async || ::nix::sys::signal::kill(Pid::from_raw(self.pid), None).is_err()).await;
+        // Its port, not its pid: somebody may take a while to reap it.
+        until("it is dead", async || std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err()).await;
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -124,9 +125,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A stopped one could not end.
-        let _ = kill(Pid::from_raw(self.pid), Signal::SIGCONT);
-        self.script("down", &[]);
+        // It may be dead already.
+        let _ = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
     }
 }
 
