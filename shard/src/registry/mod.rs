@@ -3,6 +3,9 @@
 mod embedded;
 mod guard;
 mod lease;
+mod pool;
+#[cfg(feature = "redis")]
+mod redis;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -10,6 +13,9 @@ use serde::{Deserialize, Serialize};
 pub use embedded::EmbeddedRegistry;
 pub use guard::*;
 pub use lease::*;
+pub use pool::*;
+#[cfg(feature = "redis")]
+pub use redis::{RedisOptions, RedisRegistry, RedisUrl, RedisUrlError};
 
 use crate::{
     identity::{ChannelId, QueueName},

@@ -2,4 +2,6 @@
 //! is tested beside its harness.
 
 mod embedded;
+#[cfg(feature = "redis")]
+mod redis;
 mod suites;

@@ -60,7 +60,7 @@ impl RegistryHarness for OneBox {
     }
 }
 
-registry_suite!(OneBox::new());
+registry_suite!(async { Some(OneBox::new().await) });
 
 /// Contract: C1, P2.
 #[tokio::test]

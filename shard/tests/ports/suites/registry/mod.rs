@@ -70,7 +70,7 @@ fn fenced<T: std::fmt::Debug>(outcome: Result<T, RegistryError>) {
     assert!(matches!(outcome, Err(RegistryError::Fenced { .. })), "{outcome:?}");
 }
 
-/// Makes one test of each function for an adapter.
+/// Makes one test of each function for an adapter. The harness comes as an option: none where what it needs isn't there.
 macro_rules! registry_suite {
     ($harness:expr) => {
         registry_suite!(@ $harness,
@@ -95,7 +95,8 @@ macro_rules! registry_suite {
         $(
             #[tokio::test]
             async fn $name() {
-                crate::suites::registry::$name($harness.await).await;
+                let Some(harness) = $harness.await else { return };
+                crate::suites::registry::$name(harness).await;
             }
         )*
     };
