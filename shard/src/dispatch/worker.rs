@@ -42,6 +42,8 @@ pub struct QueueWorker {
     options: WorkerOptions,
 }
 
+/// A backlog of which less than one gets on in this time makes room for others.
+const SLOW_MS: i64 = 2;
 /// The pauses between sessions.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -56,7 +58,9 @@ impl QueueWorker {
         // One channel alone never uses the prefetch up either.
         let half = usize::from(options.prefetch).div_ceil(2).max(1);
         let running_per_channel = options.limits.running_per_channel.min(half);
-        let limits = Limits { running_per_channel, ..options.limits };
+        let behind = usize::from(options.prefetch).saturating_sub(running_per_channel) as i64;
+        let spill_after_ms = options.limits.spill_after_ms.min(SLOW_MS * behind.max(1));
+        let limits = Limits { running_per_channel, spill_after_ms, ..options.limits };
         Self { performer: Arc::new(Performer::new(ctx)), queue, options: WorkerOptions { limits, ..options } }
     }
 

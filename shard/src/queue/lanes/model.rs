@@ -66,7 +66,7 @@ impl Life {
         self.out.insert(key, (job, name.clone(), place));
         let mut arrival = arrival(key, name);
         arrival.id = JobId::new(format!("j{job}")).expect("short");
-        arrival.suspect = job % 7 == 0;
+        arrival.suspect = job.is_multiple_of(7);
         arrival
     }
 
@@ -159,7 +159,7 @@ impl Life {
             let beside = lanes.iter().filter(|lane| lane.channel == barrier.channel).count();
             assert_eq!(beside, 1, "seed {seed}: something beside a barrier");
         }
-        let suspects = self.running.iter().filter(|key| self.out[key].0 % 7 == 0).count();
+        let suspects = self.running.iter().filter(|key| self.out[key].0.is_multiple_of(7)).count();
         assert!(suspects <= 1, "seed {seed}: {suspects} suspects at work");
         let count = lanes.len();
         lanes.sort();
@@ -204,7 +204,7 @@ fn simulate(seed: u64, crashes: bool) {
             match rng.random_range(0..6) {
                 0 | 1 if !life.todo.is_empty() => {
                     let at = rng.random_range(0..life.todo.len());
-                    let mut entry = life.todo.iter_mut().nth(at).expect("there");
+                    let entry = life.todo.iter_mut().nth(at).expect("there");
                     let (name, action) = (entry.0.clone(), entry.1.pop_front().expect("none is empty"));
                     if entry.1.is_empty() {
                         life.todo.remove(&name);

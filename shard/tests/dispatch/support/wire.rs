@@ -37,6 +37,8 @@ pub(crate) enum Act {
     Slow(Duration),
     /// It works once the test lets it.
     Gate(Arc<Semaphore>),
+    /// It comes to something else once the test lets it.
+    GateThen(Arc<Semaphore>, Box<Act>),
     /// It fails, and nothing was shown.
     Fail(Failed),
     /// It can't be told whether it worked.
@@ -190,10 +192,16 @@ struct TestSender {
 impl Sender for TestSender {
     async fn perform(&self, job: &Job, provider_id: Option<&str>) -> Result<Done, Failed> {
         let show = |shown: bool| shown.then(|| self.wire.show(job, provider_id));
-        match self.wire.next(job) {
+        let mut act = self.wire.next(job);
+        while let Act::GateThen(gate, then) = act {
+            gate.acquire().await.expect("a gate").forget();
+            act = *then;
+        }
+        match act {
+            Act::GateThen(..) => unreachable!("it has been waited for"),
             Act::Done => {}
             Act::Slow(after) => tokio::time::sleep(after).await,
-            Act::Gate(gate) => drop(gate.acquire().await.expect("a gate")),
+            Act::Gate(gate) => gate.acquire().await.expect("a gate").forget(),
             Act::Fail(failed) => return Err(failed),
             Act::Ambiguous { shown } => {
                 show(shown);
