@@ -13,5 +13,6 @@ mod order;
 mod outages;
 mod poison;
 mod retries;
+mod simulation;
 mod stopping;
 mod waiting;

@@ -100,6 +100,18 @@ impl Process {
         self.join()
     }
 
+    /// Ends it, in the one way or the other, should it not have ended by itself.
+    pub(crate) fn end(&mut self, gracefully: bool) {
+        if gracefully {
+            self.stop.cancel()
+        } else {
+            self.crash.cancel()
+        }
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the process itself did not panic");
+        }
+    }
+
     /// Waits until it ends by itself.
     pub(crate) async fn ends(mut self) -> Ended {
         let deadline = Instant::now() + SOON;

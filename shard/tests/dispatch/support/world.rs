@@ -244,16 +244,31 @@ impl World {
         told
     }
 
+    /// The slots' files, as an auditor reads them.
+    fn files(&self) -> impl Iterator<Item = (String, rusqlite::Connection)> {
+        let files = std::fs::read_dir(self.dir()).expect("the data directory").flatten();
+        let is_slot = |name: &String| name.starts_with("queue") && name.ends_with(".db");
+        let slots = files.map(|file| file.file_name().to_string_lossy().into_owned()).filter(is_slot);
+        slots.map(|name| {
+            let file = rusqlite::Connection::open(self.dir().join(&name)).expect("a store");
+            (name, file)
+        })
+    }
+
     /// Whether a doubt about a job's send was ever stored.
     pub(crate) fn was_uncertain(&self, job: &str) -> bool {
-        let files = std::fs::read_dir(self.dir()).expect("the data directory").flatten();
-        files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|extension| extension == "db")).any(
-            |path| {
-                let connection = rusqlite::Connection::open(path).expect("a store");
-                let sql = "SELECT 1 FROM guard WHERE job = ?1 AND uncertain_ms IS NOT NULL";
-                connection.prepare(sql).is_ok_and(|mut statement| statement.exists([job]).expect("read"))
-            },
-        )
+        let sql = "SELECT 1 FROM guard WHERE job = ?1 AND uncertain_ms IS NOT NULL";
+        self.files().any(|(_, file)| file.prepare(sql).expect("a guard").exists([job]).expect("read"))
+    }
+
+    /// How many lanes of a layout wait, as far as is stored.
+    pub(crate) fn facts(&self, count: u32) -> u64 {
+        let names = |index: u32| if count > 1 { format!("queue-{index}.db") } else { "queue.db".to_owned() };
+        let ours: Vec<String> = (0..count).map(names).collect();
+        let facts = |file: rusqlite::Connection| -> i64 {
+            file.query_row("SELECT count(*) FROM lanes", [], |row| row.get(0)).expect("read")
+        };
+        self.files().filter(|(name, _)| ours.contains(name)).map(|(_, file)| facts(file)).sum::<i64>() as u64
     }
 }
 
