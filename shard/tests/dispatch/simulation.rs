@@ -133,6 +133,12 @@ impl Run {
     }
 
     async fn change_layout(&mut self) {
+        // Order is kept on one way home; on two at once, from one layout before and from two, it can't be.
+        eventually("the layout of before is done with", async || {
+            self.revive();
+            self.world.is_migrated(self.count)
+        })
+        .await;
         for mut process in self.processes.drain(..) {
             process.end(self.rng.random_bool(0.5));
         }

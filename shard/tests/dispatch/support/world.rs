@@ -263,13 +263,29 @@ impl World {
 
     /// How many lanes of a layout wait, as far as is stored.
     pub(crate) fn facts(&self, count: u32) -> u64 {
-        let names = |index: u32| if count > 1 { format!("queue-{index}.db") } else { "queue.db".to_owned() };
-        let ours: Vec<String> = (0..count).map(names).collect();
         let facts = |file: rusqlite::Connection| -> i64 {
             file.query_row("SELECT count(*) FROM lanes", [], |row| row.get(0)).expect("read")
         };
-        self.files().filter(|(name, _)| ours.contains(name)).map(|(_, file)| facts(file)).sum::<i64>() as u64
+        let ours = |name: &str| (0..count).any(|index| name == file_of(index, count));
+        self.files().filter(|(name, _)| ours(name)).map(|(_, file)| facts(file)).sum::<i64>() as u64
     }
+
+    /// Whether every job lies in a file of the shard that owns it.
+    pub(crate) fn is_migrated(&self, count: u32) -> bool {
+        self.files().all(|(name, file)| {
+            let sql = "SELECT body FROM jobs UNION ALL SELECT body FROM parked";
+            let mut statement = file.prepare(sql).expect("jobs");
+            let bodies = statement.query_map([], |row| row.get::<_, Vec<u8>>(0)).expect("read");
+            let jobs = bodies.filter_map(|body| Job::parse(&body.expect("read")).ok());
+            jobs.map(|job| shard::identity::shard_for_channel(job.channel, count))
+                .all(|index| name == file_of(index, count))
+        })
+    }
+}
+
+/// The file of a slot.
+fn file_of(index: u32, count: u32) -> String {
+    if count > 1 { format!("queue-{index}.db") } else { "queue.db".to_owned() }
 }
 
 /// Events about jobs.
