@@ -144,6 +144,7 @@ impl Run {
         }
         self.count = self.rng.random_range(1..=3);
         self.epoch += 1;
+        self.world.journal.note(format!("layout becomes {}", self.count));
         self.world.leases_end();
         self.world.declare(self.count).await;
         self.processes = self.world.start_all(self.count, self.options);
@@ -226,6 +227,10 @@ impl Run {
             let shown: Vec<String> = world.wire.order(*of, chat);
             let shown: Vec<&String> = shown.iter().filter(|id| published.contains(id)).collect();
             let in_order: Vec<&String> = published.iter().filter(|id| shown.contains(id)).collect();
+            if shown != in_order {
+                let words = ["life", "layout"].into_iter().chain(published.iter().map(String::as_str));
+                world.journal.print(&words.collect::<Vec<_>>());
+            }
             assert_eq!(shown, in_order, "lane {base} {of} {chat}");
         }
     }

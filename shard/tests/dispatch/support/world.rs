@@ -24,6 +24,7 @@ use super::{
     channels::{Book, Standing},
     eventually,
     faults::Faults,
+    journal::Journal,
     process::{Options, Process},
     wire::{Kind, Wire},
 };
@@ -67,6 +68,7 @@ pub(crate) struct World {
     dir: TempDir,
     pub(crate) wire: Arc<Wire>,
     pub(crate) faults: Arc<Faults>,
+    pub(crate) journal: Arc<Journal>,
     pub(super) book: Arc<Book>,
     producer: EmbeddedQueue,
     leases: Arc<LeaseClock>,
@@ -83,6 +85,7 @@ impl World {
             dir,
             wire: Wire::new(kind),
             faults: Arc::default(),
+            journal: Arc::default(),
             book: Arc::default(),
             producer,
             leases: Arc::new(LeaseClock(AtomicU64::new(0))),
@@ -166,6 +169,7 @@ impl World {
 
     /// Publishes a job to whatever queue.
     pub(crate) async fn submit_to(&self, queue: QueueName, job: &Job) {
+        self.journal.note(format!("published {} to {queue}", job.id));
         self.published.lock().expect("published").push(job.clone());
         self.publish(queue, job.to_json()).await;
     }
@@ -249,9 +253,13 @@ impl World {
         let files = std::fs::read_dir(self.dir()).expect("the data directory").flatten();
         let is_slot = |name: &String| name.starts_with("queue") && name.ends_with(".db");
         let slots = files.map(|file| file.file_name().to_string_lossy().into_owned()).filter(is_slot);
-        slots.map(|name| {
+        let opened = slots.map(|name| {
             let file = rusqlite::Connection::open(self.dir().join(&name)).expect("a store");
             (name, file)
+        });
+        // One may be there and not be set up yet.
+        opened.filter(|(_, file)| {
+            file.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).expect("read") > 0
         })
     }
 
