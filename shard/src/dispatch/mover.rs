@@ -116,21 +116,39 @@ impl Mover {
     }
 
     async fn unpark(&self, lane: &Lane, limit: usize) -> Result<Vec<Delivery>, String> {
-        loop {
-            match self.ctx.queue.unpark(self.queue, lane, limit).await {
-                Ok(deliveries) => return Ok(deliveries),
-                Err(QueueError::Unavailable { .. }) => tokio::time::sleep(PAUSE).await,
-                Err(error) => return Err(error.to_string()),
-            }
-        }
+        until_moved(|| self.ctx.queue.unpark(self.queue, lane, limit)).await
     }
 
-    /// One that fails ends the session, since those after it may have moved.
+    /// Each until it has moved: were one left behind, it would come after those that were behind it.
     async fn park(&self, row: Vec<(Receipt, Lane, u64, Message)>) -> Result<(), String> {
         let moves = row.into_iter().map(|(receipt, lane, seq, message)| async move {
-            self.ctx.queue.park(receipt, &lane, seq, message).await
+            let again = || Receipt { queue: receipt.queue, tag: receipt.tag, session: receipt.session };
+            until_moved(|| self.ctx.queue.park(again(), &lane, seq, message.clone())).await
         });
-        join_all(moves).await.into_iter().collect::<Result<(), _>>().map_err(|error| error.to_string())
+        join_all(moves).await.into_iter().collect()
+    }
+}
+
+/// Tries until the queue is there again; at once at first, so that what is submitted behind it hardly gets ahead.
+async fn until_moved<F, T>(mut step: impl FnMut() -> F) -> Result<T, String>
+where
+    F: Future<Output = Result<T, QueueError>>,
+{
+    let mut failures = 0;
+    loop {
+        match step().await {
+            Ok(done) => return Ok(done),
+            Err(error @ (QueueError::Unavailable { .. } | QueueError::Refused { .. })) => {
+                failures += 1;
+                if failures == 2 {
+                    warn!(%error, "a job could not be moved; trying until it is");
+                }
+                if failures > 1 {
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+            Err(error) => return Err(error.to_string()),
+        }
     }
 }
 
