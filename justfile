@@ -27,6 +27,10 @@ bench-telegram *arguments:
     cargo build --release --locked -p shardvisor
     cargo run --release --locked -p bench --bin bench-telegram -- --daemon target/release/shardvisor --python target/foreign/venv/bin/python {{arguments}}
 
+# Jobs a second through a shard, every step of each on the disk.
+bench-jobs *arguments:
+    cargo run --release --locked -p bench --bin bench-jobs -- {{arguments}}
+
 # The sample configuration, from the code.
 sample-config:
     cargo run --quiet -- check-config --template > packaging/shardvisor.toml

@@ -26,20 +26,24 @@ pub(super) struct Parcel {
     pub(super) key: Option<Key>,
 }
 
-/// What waits for its channel's turn.
+/// What is on its way, or waits for its channel's turn.
 #[derive(Default)]
-pub(super) struct Forwarding(HashMap<ChannelId, VecDeque<Parcel>>);
+pub(super) struct Forwarding {
+    lines: HashMap<ChannelId, VecDeque<Parcel>>,
+    parcels: usize,
+}
 
 impl Forwarding {
     /// Takes a parcel in; it comes back when it can go at once.
     pub(super) fn enter(&mut self, parcel: Parcel) -> Option<Parcel> {
-        match self.0.get_mut(&parcel.channel) {
+        self.parcels += 1;
+        match self.lines.get_mut(&parcel.channel) {
             Some(line) => {
                 line.push_back(parcel);
                 None
             }
             None => {
-                self.0.insert(parcel.channel, VecDeque::new());
+                self.lines.insert(parcel.channel, VecDeque::new());
                 Some(parcel)
             }
         }
@@ -47,11 +51,24 @@ impl Forwarding {
 
     /// A channel's parcel has arrived: the next one may go.
     pub(super) fn next(&mut self, channel: ChannelId) -> Option<Parcel> {
-        let next = self.0.get_mut(&channel).and_then(VecDeque::pop_front);
+        self.parcels -= 1;
+        let next = self.lines.get_mut(&channel).and_then(VecDeque::pop_front);
         if next.is_none() {
-            self.0.remove(&channel);
+            self.lines.remove(&channel);
         }
         next
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.parcels
+    }
+
+    /// Gives back what has not set off.
+    pub(super) fn give_up(&mut self) -> Vec<Receipt> {
+        let waiting: Vec<_> = self.lines.values_mut().flat_map(std::mem::take).map(|parcel| parcel.receipt).collect();
+        self.parcels -= waiting.len();
+        waiting
     }
 }
 

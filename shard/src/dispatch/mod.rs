@@ -7,12 +7,15 @@
 mod forward;
 mod guarded;
 mod joins;
+mod lane_time;
 mod mover;
 mod outcome;
+mod patience;
 mod perform;
 mod session;
 mod stragglers;
 mod tell;
+mod work;
 mod worker;
 
 use std::{sync::Arc, time::Duration};

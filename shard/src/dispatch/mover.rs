@@ -1,10 +1,11 @@
-//! Carries out what the lanes order (facts, parking, fetching back) strictly in the order they ordered it.
+//! Carries out what the lanes order (facts, parking, fetching back), for each lane strictly in the order they ordered it,
+//! and for all lanes side by side.
 //!
 //! A fact is stored before anything moves, and what moves does so in lane order: only then does a crash between two steps
-//! leave a state from which a restart finds the old order again. Moves that follow one another are submitted together,
-//! in order, so that a store can commit them together.
+//! leave a state from which a restart finds the old order again. What has queued up is begun together, so that a store
+//! can commit it together.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
@@ -19,17 +20,28 @@ use crate::{
 };
 
 const PAUSE: Duration = Duration::from_millis(250);
+/// So many orders are begun together.
+const BATCH: usize = 512;
 
 /// One step.
-pub(crate) enum Order {
+pub(super) enum Order {
     Store(LaneFact),
     Park { receipt: Receipt, lane: Lane, seq: u64, message: Message },
     Unpark { lane: Lane, limit: usize },
     Clear(Lane),
 }
 
+impl Order {
+    fn lane(&self) -> &Lane {
+        match self {
+            Self::Store(fact) => &fact.lane,
+            Self::Park { lane, .. } | Self::Unpark { lane, .. } | Self::Clear(lane) => lane,
+        }
+    }
+}
+
 /// What came of a step that the lanes wait for.
-pub(crate) enum Moved {
+pub(super) enum Moved {
     Unparked {
         lane: Lane,
         deliveries: Vec<Delivery>,
@@ -40,55 +52,102 @@ pub(crate) enum Moved {
 }
 
 /// Runs until the orders end.
-pub(crate) async fn run(
+pub(super) async fn run(
     ctx: Arc<Context>,
     queue: QueueName,
     mut orders: mpsc::UnboundedReceiver<Order>,
     moved: mpsc::UnboundedSender<Moved>,
 ) {
-    let mut next = None;
-    loop {
-        let order = match next.take() {
-            Some(order) => order,
-            None => match orders.recv().await {
-                Some(order) => order,
-                None => return,
-            },
-        };
-        let result = match order {
-            Order::Store(fact) => until_stored(|| ctx.registry.put_lane_fact(&fact)).await,
-            Order::Clear(lane) => {
-                let result = until_stored(|| ctx.registry.clear_lane_fact(queue, &lane)).await;
-                if result.is_ok() {
-                    let _ = moved.send(Moved::Cleared(lane));
+    let mover = Mover { ctx, queue, moved };
+    let mut batch = Vec::with_capacity(BATCH);
+    while orders.recv_many(&mut batch, BATCH).await > 0 {
+        let mut chains: Vec<Vec<Order>> = Vec::new();
+        let mut of_lane: HashMap<Lane, usize> = HashMap::new();
+        for order in batch.drain(..) {
+            match of_lane.get(order.lane()) {
+                Some(at) => chains[*at].push(order),
+                None => {
+                    of_lane.insert(order.lane().clone(), chains.len());
+                    chains.push(vec![order]);
                 }
-                result
             }
-            Order::Unpark { lane, limit } => match unpark(&ctx, queue, &lane, limit).await {
-                Ok(deliveries) => {
-                    let _ = moved.send(Moved::Unparked { lane, deliveries });
-                    Ok(())
-                }
-                Err(error) => Err(error),
-            },
-            Order::Park { receipt, lane, seq, message } => {
-                let mut batch = vec![(receipt, lane, seq, message)];
-                while batch.len() < 256 {
-                    match orders.try_recv() {
-                        Ok(Order::Park { receipt, lane, seq, message }) => batch.push((receipt, lane, seq, message)),
-                        Ok(other) => {
-                            next = Some(other);
-                            break;
-                        }
-                        Err(_) => break,
-                    }
-                }
-                park(&ctx, batch).await
-            }
-        };
-        if let Err(error) = result {
-            let _ = moved.send(Moved::Ended(error));
+        }
+        let ended = join_all(chains.into_iter().map(|chain| mover.carry_out(chain))).await;
+        if let Some(error) = ended.into_iter().find_map(Result::err) {
+            let _ = mover.moved.send(Moved::Ended(error));
             return;
+        }
+    }
+}
+
+struct Mover {
+    ctx: Arc<Context>,
+    queue: QueueName,
+    moved: mpsc::UnboundedSender<Moved>,
+}
+
+impl Mover {
+    /// The orders of one lane, one after another; what is parked in a row goes together, submitted in order.
+    async fn carry_out(&self, chain: Vec<Order>) -> Result<(), String> {
+        let mut chain = chain.into_iter().peekable();
+        while let Some(order) = chain.next() {
+            match order {
+                Order::Store(fact) => until_stored(|| self.ctx.registry.put_lane_fact(&fact)).await?,
+                Order::Clear(lane) => {
+                    until_stored(|| self.ctx.registry.clear_lane_fact(self.queue, &lane)).await?;
+                    let _ = self.moved.send(Moved::Cleared(lane));
+                }
+                Order::Unpark { lane, limit } => {
+                    let deliveries = self.unpark(&lane, limit).await?;
+                    let _ = self.moved.send(Moved::Unparked { lane, deliveries });
+                }
+                Order::Park { receipt, lane, seq, message } => {
+                    let mut row = vec![(receipt, lane, seq, message)];
+                    while let Some(Order::Park { receipt, lane, seq, message }) =
+                        chain.next_if(|next| matches!(next, Order::Park { .. }))
+                    {
+                        row.push((receipt, lane, seq, message));
+                    }
+                    self.park(row).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn unpark(&self, lane: &Lane, limit: usize) -> Result<Vec<Delivery>, String> {
+        until_moved(|| self.ctx.queue.unpark(self.queue, lane, limit)).await
+    }
+
+    /// Each until it has moved: were one left behind, it would come after those that were behind it.
+    async fn park(&self, row: Vec<(Receipt, Lane, u64, Message)>) -> Result<(), String> {
+        let moves = row.into_iter().map(|(receipt, lane, seq, message)| async move {
+            let again = || Receipt { queue: receipt.queue, tag: receipt.tag, session: receipt.session };
+            until_moved(|| self.ctx.queue.park(again(), &lane, seq, message.clone())).await
+        });
+        join_all(moves).await.into_iter().collect()
+    }
+}
+
+/// Tries until the queue is there again; at once at first, so that what is submitted behind it hardly gets ahead.
+async fn until_moved<F, T>(mut step: impl FnMut() -> F) -> Result<T, String>
+where
+    F: Future<Output = Result<T, QueueError>>,
+{
+    let mut failures = 0;
+    loop {
+        match step().await {
+            Ok(done) => return Ok(done),
+            Err(error @ (QueueError::Unavailable { .. } | QueueError::Refused { .. })) => {
+                failures += 1;
+                if failures == 2 {
+                    warn!(%error, "a job could not be moved; trying until it is");
+                }
+                if failures > 1 {
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+            Err(error) => return Err(error.to_string()),
         }
     }
 }
@@ -110,25 +169,4 @@ where
             }
         }
     }
-}
-
-async fn unpark(ctx: &Context, queue: QueueName, lane: &Lane, limit: usize) -> Result<Vec<Delivery>, String> {
-    loop {
-        match ctx.queue.unpark(queue, lane, limit).await {
-            Ok(deliveries) => return Ok(deliveries),
-            Err(QueueError::Unavailable { .. }) => tokio::time::sleep(PAUSE).await,
-            Err(error) => return Err(error.to_string()),
-        }
-    }
-}
-
-/// All at once, submitted in order. One that fails ends the session, since those after it may have moved.
-async fn park(ctx: &Context, batch: Vec<(Receipt, Lane, u64, Message)>) -> Result<(), String> {
-    let moves = batch
-        .into_iter()
-        .map(|(receipt, lane, seq, message)| async move { ctx.queue.park(receipt, &lane, seq, message).await });
-    for result in join_all(moves).await {
-        result.map_err(|error| error.to_string())?;
-    }
-    Ok(())
 }

@@ -16,6 +16,8 @@ pub(crate) enum Verdict {
         /// The error, where this was an attempt that failed; `None` where only the time was not right.
         failure: Option<String>,
     },
+    /// To be tried again when its channel is up: others need the room.
+    GiveWay,
     /// It can't be done, and the event that says so is stored: it goes to the dead letters.
     Bury {
         /// A word of the closed list.

@@ -1,14 +1,23 @@
 //! One job, from the moment its lane lets it start to its verdict.
 
-use std::{collections::HashSet, panic::AssertUnwindSafe, sync::Arc, sync::Mutex, time::Duration};
+use std::{
+    collections::HashSet,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures_util::FutureExt;
 use jiff::Timestamp;
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 
 use super::{
     Availability, CONDEMNED_FROM, Context, Ready,
     outcome::{Verdict, failed_attempt},
+    patience::Patience,
 };
 use crate::{
     job::{Job, JobId, Task},
@@ -26,6 +35,11 @@ pub(crate) struct Performer {
     pub(super) ctx: Arc<Context>,
     /// Sends of this process that are under way: a reservation of ours for any other job is a leftover.
     pub(super) sending: Mutex<HashSet<JobId>>,
+    /// Suspects begun in this life.
+    alone: Mutex<HashSet<JobId>>,
+    /// Others need the room that waiting jobs take.
+    pub(super) crowded: watch::Sender<bool>,
+    patience: Patience,
 }
 
 /// Why a channel can't work for a job.
@@ -35,11 +49,14 @@ enum Waited {
     Unknown,
     /// The job's own time is over.
     Expired,
+    /// It is still to be waited for, but not here.
+    GiveWay,
 }
 
 impl Performer {
     pub(crate) fn new(ctx: Arc<Context>) -> Self {
-        Self { ctx, sending: Mutex::default() }
+        let patience = Patience::new(ctx.patience);
+        Self { ctx, sending: Mutex::default(), alone: Mutex::default(), crowded: watch::Sender::new(false), patience }
     }
 
     /// Does the job. `failures` is how often it failed before.
@@ -54,7 +71,7 @@ impl Performer {
             Task::Disconnect(data) => return self.disconnect(job, failures, data.logout).await,
             _ => {}
         }
-        let mut ready = match self.wait_for_channel(job).await {
+        let mut ready = match self.wait_for_channel(job, true).await {
             Ok(ready) => ready,
             Err(waited) => return self.no_channel(job, failures, &waited),
         };
@@ -70,22 +87,36 @@ impl Performer {
         }
     }
 
-    /// A suspect: that it is begun is stored first, so that a job which kills its process is found out.
+    /// A suspect: that it is begun is stored first, once in each life, so that a job which kills its process is found out.
     pub(crate) async fn perform_alone(&self, job: &Job, failures: u32) -> Verdict {
-        match self.ctx.registry.count_deaths(&[(job.channel, job.id.clone())], u32::MAX).await {
-            Ok(counts) if counts.first().is_some_and(|count| *count > CONDEMNED_FROM) => {
-                let error = format!("its shard died in each of {CONDEMNED_FROM} tries");
-                match self.ctx.channels.availability(job.channel) {
-                    Availability::Ready(mut ready) => self.bury(&mut ready, job, failures, "killed_shard", error).await,
-                    // Nothing of such a job is worth waiting for.
-                    _ => Verdict::Bury { reason: "killed_shard", error },
+        if !self.alone.lock().expect("alone").contains(&job.id) {
+            match self.ctx.registry.count_deaths(&[(job.channel, job.id.clone())], u32::MAX).await {
+                Ok(counts) if counts.first().is_some_and(|count| *count > CONDEMNED_FROM) => {
+                    return self.condemn(job, failures).await;
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    return Verdict::Postpone {
+                        after: Duration::from_secs(1),
+                        failure: matches!(error, RegistryError::Refused(_)).then(|| error.to_string()),
+                    };
                 }
             }
-            Ok(_) => self.perform(job, failures).await,
-            Err(error) => Verdict::Postpone {
-                after: Duration::from_secs(1),
-                failure: matches!(error, RegistryError::Refused(_)).then(|| error.to_string()),
-            },
+            self.alone.lock().expect("alone").insert(job.id.clone());
+        }
+        let verdict = self.perform(job, failures).await;
+        if matches!(verdict, Verdict::Done | Verdict::Bury { .. }) {
+            self.alone.lock().expect("alone").remove(&job.id);
+        }
+        verdict
+    }
+
+    async fn condemn(&self, job: &Job, failures: u32) -> Verdict {
+        let error = format!("its shard died in each of {CONDEMNED_FROM} tries");
+        match self.ctx.channels.availability(job.channel) {
+            Availability::Ready(mut ready) => self.bury(&mut ready, job, failures, "killed_shard", error).await,
+            // Nothing of such a job is worth waiting for.
+            _ => Verdict::Bury { reason: "killed_shard", error },
         }
     }
 
@@ -97,12 +128,15 @@ impl Performer {
         job.expires_at.is_some_and(|at| at <= self.now())
     }
 
-    /// Contract Q9: a job for a channel that is not up yet waits for it.
-    async fn wait_for_channel(&self, job: &Job) -> Result<Ready, Waited> {
-        let patience = Instant::now() + self.ctx.patience;
+    /// Contract Q9: a job for a channel that is not up yet waits for it; elsewhere, when others need the room.
+    async fn wait_for_channel(&self, job: &Job, gives_way: bool) -> Result<Ready, Waited> {
+        let mut crowded = None;
         loop {
             let waited = match self.ctx.channels.availability(job.channel) {
-                Availability::Ready(ready) => return Ok(ready),
+                Availability::Ready(ready) => {
+                    self.patience.over(job.channel);
+                    return Ok(ready);
+                }
                 Availability::Starting => Waited::Starting,
                 Availability::Disabled => return Err(Waited::Disabled),
                 Availability::Unknown => Waited::Unknown,
@@ -110,10 +144,18 @@ impl Performer {
             if self.is_expired(job) {
                 return Err(Waited::Expired);
             }
-            let left = job.expires_at.map(|at| at.duration_since(self.now()).unsigned_abs());
-            let until = left.map_or(patience, |left| patience.min(Instant::now() + left));
-            if timeout_at(until, self.ctx.channels.changed()).await.is_err() && !self.is_expired(job) {
+            let now = Instant::now();
+            let patience = self.patience.until(job.channel, now);
+            if now >= patience {
                 return Err(waited);
+            }
+            let left = job.expires_at.map(|at| at.duration_since(self.now()).unsigned_abs());
+            let until = left.map_or(patience, |left| patience.min(now + left));
+            let crowded = crowded.get_or_insert_with(|| self.crowded.subscribe());
+            tokio::select! {
+                () = self.ctx.channels.changed() => {}
+                () = sleep_until(until) => {}
+                _ = crowded.wait_for(|crowded| *crowded), if gives_way => return Err(Waited::GiveWay),
             }
         }
     }
@@ -128,6 +170,7 @@ impl Performer {
             Waited::Expired => {
                 return Verdict::Bury { reason: "expired", error: "expires_at has passed".to_owned() };
             }
+            Waited::GiveWay => return Verdict::GiveWay,
         };
         match failed_attempt(&self.ctx.retry, failures, error) {
             Verdict::Bury { error, .. } => Verdict::Bury { reason, error },
@@ -138,7 +181,7 @@ impl Performer {
     /// The event needs the channel's network and the right to write for it, so that the channel is waited for.
     async fn connect(&self, job: &Job, failures: u32) -> Verdict {
         match self.ctx.channels.connect(job.channel).await {
-            Ok(true) => match self.wait_for_channel(job).await {
+            Ok(true) => match self.wait_for_channel(job, false).await {
                 Ok(mut ready) => self.finish(&mut ready, job, Sent { provider_id: None, result: None }, false).await,
                 // It is wanted now: what becomes of it is told by its state.
                 Err(_) => Verdict::Done,

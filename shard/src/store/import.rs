@@ -35,7 +35,17 @@ const TABLES: &[Table] = &[
     Table {
         name: "guard",
         key: "job",
-        columns: &["channel", "job", "state", "worker", "incarnation", "provider_id", "result", "at_ms"],
+        columns: &[
+            "channel",
+            "job",
+            "state",
+            "worker",
+            "incarnation",
+            "provider_id",
+            "result",
+            "at_ms",
+            "uncertain_ms",
+        ],
         put: put_as_is,
     },
     Table { name: "deaths", key: "job", columns: &["channel", "job", "deaths", "at_ms"], put: put_as_is },

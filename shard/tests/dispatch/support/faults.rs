@@ -113,7 +113,8 @@ impl Faults {
 
     /// To be called before a port's call: whether it fails. Does not return when the process dies here.
     pub(crate) async fn before(&self, point: &str, crash: &CancellationToken) -> Option<Fault> {
-        if self.dies(point, When::Before) {
+        // A process that is dead does nothing more, in whatever order its futures are polled.
+        if crash.is_cancelled() || self.dies(point, When::Before) {
             die(crash).await;
         }
         let mut inner = self.inner();

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use shard::{
     identity::{ChannelId, QueueName},
-    job::{JobId, Lane},
+    job::{Job, JobId, Lane},
     queue::{Consumer, DeadLetter, Delivery, Depth, Message, Queue, QueueError, Receipt},
     registry::{
         Claim, Fence, Holder, LaneFact, Layout, Lease, Registry, RegistryError, Renewal, Reservation, Reserve,
@@ -16,12 +16,16 @@ use shard::{
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::faults::{Fault, Faults};
+use super::{
+    faults::{Fault, Faults},
+    journal::Journal,
+};
 
 /// A port and what may go wrong with it.
 pub(crate) struct Faulty<P> {
     pub(crate) port: Arc<P>,
     pub(crate) faults: Arc<Faults>,
+    pub(crate) journal: Arc<Journal>,
     pub(crate) crash: CancellationToken,
 }
 
@@ -65,6 +69,11 @@ struct FaultyConsumer {
     consumer: Box<dyn Consumer>,
     queue: QueueName,
     faults: Arc<Faults>,
+    journal: Arc<Journal>,
+}
+
+fn name(message: &Message) -> String {
+    Job::parse(&message.body).map_or_else(|_| "nonsense".to_owned(), |job| job.id.to_string())
 }
 
 #[async_trait]
@@ -73,7 +82,11 @@ impl Consumer for FaultyConsumer {
         if let Some(fault) = self.faults.next() {
             return Some(Err(queue_fault(fault, self.queue)));
         }
-        self.consumer.next().await
+        let next = self.consumer.next().await;
+        if let Some(Ok(Delivery { message, redelivered, .. })) = &next {
+            self.journal.note(format!("gets {} from {}, redelivered: {redelivered}", name(message), self.queue));
+        }
+        next
     }
 
     async fn stop(&mut self) {
@@ -90,7 +103,8 @@ impl<P: Queue> Queue for Faulty<P> {
     async fn consume(&self, queue: QueueName, prefetch: u16) -> Result<Box<dyn Consumer>, QueueError> {
         let consume = self.port.consume(queue, prefetch);
         let consumer = self.around("consume", |fault| queue_fault(fault, queue), consume).await?;
-        Ok(Box::new(FaultyConsumer { consumer, queue, faults: self.faults.clone() }))
+        let (faults, journal) = (self.faults.clone(), self.journal.clone());
+        Ok(Box::new(FaultyConsumer { consumer, queue, faults, journal }))
     }
 
     async fn publish(&self, queue: QueueName, message: Message) -> Result<(), QueueError> {
@@ -108,20 +122,27 @@ impl<P: Queue> Queue for Faulty<P> {
     }
 
     async fn forward(&self, receipt: Receipt, to: QueueName, message: Message) -> Result<(), QueueError> {
+        self.journal.note(format!("forwards {} to {to}", name(&message)));
         self.around("forward", |fault| queue_fault(fault, to), self.port.forward(receipt, to, message)).await
     }
 
     async fn park(&self, receipt: Receipt, lane: &Lane, seq: u64, message: Message) -> Result<(), QueueError> {
         let queue = receipt.queue;
+        self.journal.note(format!("parks {} at {seq}", name(&message)));
         self.around("park", |fault| queue_fault(fault, queue), self.port.park(receipt, lane, seq, message)).await
     }
 
     async fn unpark(&self, queue: QueueName, lane: &Lane, limit: usize) -> Result<Vec<Delivery>, QueueError> {
-        self.around("unpark", |fault| queue_fault(fault, queue), self.port.unpark(queue, lane, limit)).await
+        let unpark = self.port.unpark(queue, lane, limit);
+        let lot = self.around("unpark", |fault| queue_fault(fault, queue), unpark).await?;
+        let names: Vec<_> = lot.iter().map(|delivery| name(&delivery.message)).collect();
+        self.journal.note(format!("unparks {}", names.join(" ")));
+        Ok(lot)
     }
 
     async fn bury(&self, receipt: Receipt, message: Message) -> Result<(), QueueError> {
         let queue = receipt.queue;
+        self.journal.note(format!("buries {}", name(&message)));
         self.around("bury", |fault| queue_fault(fault, queue), self.port.bury(receipt, message)).await
     }
 
@@ -194,6 +215,8 @@ impl<P: Registry> Registry for Faulty<P> {
     }
 
     async fn put_lane_fact(&self, fact: &LaneFact) -> Result<(), RegistryError> {
+        let LaneFact { queue, head, due_ms, next_seq, .. } = fact;
+        self.journal.note(format!("stores that {queue} waits for {head} until {due_ms}, next {next_seq}"));
         self.around("put_lane_fact", registry_fault, self.port.put_lane_fact(fact)).await
     }
 

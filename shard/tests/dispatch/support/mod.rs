@@ -4,17 +4,18 @@ mod channels;
 mod faults;
 mod faulty;
 mod jobs;
+mod journal;
 mod process;
 mod wire;
 mod world;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use faults::{Fault, Faults, When};
+pub(crate) use faults::{Fault, When};
 pub(crate) use jobs::*;
 pub(crate) use process::{Ended, Options, Process};
-pub(crate) use wire::{Act, Frame, Kind, Wire};
-pub(crate) use world::{Letter, World};
+pub(crate) use wire::{Act, Kind};
+pub(crate) use world::World;
 
 /// How long whatever must come is waited for.
 pub(crate) const SOON: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ use shard::{
     identity::{QueueBase, ShardId},
     metrics::Metrics,
     progress::Progress,
-    queue::{EmbeddedQueue, Limits, Queue, RetryPolicy},
+    queue::{EmbeddedQueue, Limits, RetryPolicy},
     registry::{EmbeddedRegistry, Holder, Registry, Resource},
     sink::{Destination, outbox::EmbeddedOutbox},
     store::{BoxStore, SlotStore},
@@ -100,6 +100,18 @@ impl Process {
         self.join()
     }
 
+    /// Ends it, in the one way or the other, should it not have ended by itself.
+    pub(crate) fn end(&mut self, gracefully: bool) {
+        if gracefully {
+            self.stop.cancel()
+        } else {
+            self.crash.cancel()
+        }
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the process itself did not panic");
+        }
+    }
+
     /// Waits until it ends by itself.
     pub(crate) async fn ends(mut self) -> Ended {
         let deadline = Instant::now() + SOON;
@@ -140,6 +152,7 @@ struct Life {
 
 impl Life {
     fn live(self) -> Ended {
+        self.world.journal.note("begins a life");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let ended = runtime.block_on(async {
             tokio::select! {
@@ -149,6 +162,7 @@ impl Life {
             }
         });
         drop(runtime);
+        self.world.journal.note(format!("its life ends: {ended:?}"));
         ended
     }
 
@@ -164,16 +178,23 @@ impl Life {
         registry.publish_layout(shard.count).await.expect("published");
         registry.claim(&holder, &[Resource::Slot(shard.index)], true).await.expect("claimed");
         let faults = &world.faults;
-        let platform = Arc::new(TestPlatform { wire: world.wire.clone(), crash: crash.clone() });
+        let platform =
+            Arc::new(TestPlatform { wire: world.wire.clone(), journal: world.journal.clone(), crash: crash.clone() });
         let context = Arc::new(Context {
             shard: *shard,
             holder,
             queue: Arc::new(Faulty {
                 port: Arc::new(EmbeddedQueue::new(slot.clone())),
                 faults: faults.clone(),
+                journal: world.journal.clone(),
                 crash: crash.clone(),
             }),
-            registry: Arc::new(Faulty { port: registry, faults: faults.clone(), crash: crash.clone() }),
+            registry: Arc::new(Faulty {
+                port: registry,
+                faults: faults.clone(),
+                journal: world.journal.clone(),
+                crash: crash.clone(),
+            }),
             channels: Arc::new(TestChannels {
                 book: world.book.clone(),
                 shard: *shard,
@@ -183,6 +204,7 @@ impl Life {
             outbox: Arc::new(Faulty {
                 port: Arc::new(EmbeddedOutbox::new(slot)),
                 faults: faults.clone(),
+                journal: world.journal.clone(),
                 crash: crash.clone(),
             }),
             on_stored: Arc::new(|_| {}),

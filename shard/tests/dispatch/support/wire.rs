@@ -19,6 +19,8 @@ use shard::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::journal::Journal;
+
 /// Whether a client chooses the ids of its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -29,7 +31,7 @@ pub(crate) enum Kind {
 }
 
 /// What comes of one try.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) enum Act {
     /// It works.
     Done,
@@ -37,6 +39,8 @@ pub(crate) enum Act {
     Slow(Duration),
     /// It works once the test lets it.
     Gate(Arc<Semaphore>),
+    /// It comes to something else once the test lets it.
+    GateThen(Arc<Semaphore>, Box<Act>),
     /// It fails, and nothing was shown.
     Fail(Failed),
     /// It can't be told whether it worked.
@@ -56,8 +60,6 @@ pub(crate) struct Frame {
     pub(crate) chat: String,
     pub(crate) provider_id: String,
     pub(crate) job: String,
-    pub(crate) name: &'static str,
-    pub(crate) at: Instant,
 }
 
 type Behaviour = Box<dyn Fn(&Job) -> Act + Send + Sync>;
@@ -145,8 +147,6 @@ impl Wire {
             chat: job.task.chat().unwrap_or_default().to_owned(),
             provider_id: provider_id.clone(),
             job: job.id.to_string(),
-            name: job.task.name(),
-            at: Instant::now(),
         });
         provider_id
     }
@@ -155,6 +155,7 @@ impl Wire {
 /// The network as one process sees it.
 pub(crate) struct TestPlatform {
     pub(crate) wire: Arc<Wire>,
+    pub(crate) journal: Arc<Journal>,
     pub(crate) crash: CancellationToken,
 }
 
@@ -172,7 +173,7 @@ impl Platform for TestPlatform {
     }
 
     fn sender(&self, _: &Arc<ChannelSpec>) -> Option<Arc<dyn Sender>> {
-        Some(Arc::new(TestSender { wire: self.wire.clone(), crash: self.crash.clone() }))
+        Some(Arc::new(TestSender { wire: self.wire.clone(), journal: self.journal.clone(), crash: self.crash.clone() }))
     }
 
     async fn receive(&self, _: Arc<ChannelSpec>, _: Arc<dyn Inbox>, stop: CancellationToken) -> Closed {
@@ -183,6 +184,7 @@ impl Platform for TestPlatform {
 
 struct TestSender {
     wire: Arc<Wire>,
+    journal: Arc<Journal>,
     crash: CancellationToken,
 }
 
@@ -190,10 +192,17 @@ struct TestSender {
 impl Sender for TestSender {
     async fn perform(&self, job: &Job, provider_id: Option<&str>) -> Result<Done, Failed> {
         let show = |shown: bool| shown.then(|| self.wire.show(job, provider_id));
-        match self.wire.next(job) {
+        let mut act = self.wire.next(job);
+        self.journal.note(format!("performs {} : {act:?}", job.id));
+        while let Act::GateThen(gate, then) = act {
+            gate.acquire().await.expect("a gate").forget();
+            act = *then;
+        }
+        match act {
+            Act::GateThen(..) => unreachable!("it has been waited for"),
             Act::Done => {}
             Act::Slow(after) => tokio::time::sleep(after).await,
-            Act::Gate(gate) => drop(gate.acquire().await.expect("a gate")),
+            Act::Gate(gate) => gate.acquire().await.expect("a gate").forget(),
             Act::Fail(failed) => return Err(failed),
             Act::Ambiguous { shown } => {
                 show(shown);
@@ -201,7 +210,8 @@ impl Sender for TestSender {
             }
             Act::Panic { shown } => {
                 show(shown);
-                panic!("the sender broke");
+                // Not by panic!, whose hook would print it.
+                std::panic::resume_unwind(Box::new("the sender broke"));
             }
             Act::Hang { shown } => {
                 show(shown);

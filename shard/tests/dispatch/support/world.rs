@@ -24,6 +24,7 @@ use super::{
     channels::{Book, Standing},
     eventually,
     faults::Faults,
+    journal::Journal,
     process::{Options, Process},
     wire::{Kind, Wire},
 };
@@ -67,6 +68,7 @@ pub(crate) struct World {
     dir: TempDir,
     pub(crate) wire: Arc<Wire>,
     pub(crate) faults: Arc<Faults>,
+    pub(crate) journal: Arc<Journal>,
     pub(super) book: Arc<Book>,
     producer: EmbeddedQueue,
     leases: Arc<LeaseClock>,
@@ -83,6 +85,7 @@ impl World {
             dir,
             wire: Wire::new(kind),
             faults: Arc::default(),
+            journal: Arc::default(),
             book: Arc::default(),
             producer,
             leases: Arc::new(LeaseClock(AtomicU64::new(0))),
@@ -166,6 +169,7 @@ impl World {
 
     /// Publishes a job to whatever queue.
     pub(crate) async fn submit_to(&self, queue: QueueName, job: &Job) {
+        self.journal.note(format!("published {} to {queue}", job.id));
         self.published.lock().expect("published").push(job.clone());
         self.publish(queue, job.to_json()).await;
     }
@@ -244,17 +248,52 @@ impl World {
         told
     }
 
+    /// The slots' files, as an auditor reads them.
+    fn files(&self) -> impl Iterator<Item = (String, rusqlite::Connection)> {
+        let files = std::fs::read_dir(self.dir()).expect("the data directory").flatten();
+        let is_slot = |name: &String| name.starts_with("queue") && name.ends_with(".db");
+        let slots = files.map(|file| file.file_name().to_string_lossy().into_owned()).filter(is_slot);
+        let opened = slots.map(|name| {
+            let file = rusqlite::Connection::open(self.dir().join(&name)).expect("a store");
+            (name, file)
+        });
+        // One may be there and not be set up yet.
+        opened.filter(|(_, file)| {
+            file.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).expect("read") > 0
+        })
+    }
+
     /// Whether a doubt about a job's send was ever stored.
     pub(crate) fn was_uncertain(&self, job: &str) -> bool {
-        let files = std::fs::read_dir(self.dir()).expect("the data directory").flatten();
-        files.map(|file| file.path()).filter(|path| path.extension().is_some_and(|extension| extension == "db")).any(
-            |path| {
-                let connection = rusqlite::Connection::open(path).expect("a store");
-                let sql = "SELECT 1 FROM guard WHERE job = ?1 AND uncertain_ms IS NOT NULL";
-                connection.prepare(sql).is_ok_and(|mut statement| statement.exists([job]).expect("read"))
-            },
-        )
+        let sql = "SELECT 1 FROM guard WHERE job = ?1 AND uncertain_ms IS NOT NULL";
+        self.files().any(|(_, file)| file.prepare(sql).expect("a guard").exists([job]).expect("read"))
     }
+
+    /// How many lanes of a layout wait, as far as is stored.
+    pub(crate) fn facts(&self, count: u32) -> u64 {
+        let facts = |file: rusqlite::Connection| -> i64 {
+            file.query_row("SELECT count(*) FROM lanes", [], |row| row.get(0)).expect("read")
+        };
+        let ours = |name: &str| (0..count).any(|index| name == file_of(index, count));
+        self.files().filter(|(name, _)| ours(name)).map(|(_, file)| facts(file)).sum::<i64>() as u64
+    }
+
+    /// Whether every job lies in a file of the shard that owns it.
+    pub(crate) fn is_migrated(&self, count: u32) -> bool {
+        self.files().all(|(name, file)| {
+            let sql = "SELECT body FROM jobs UNION ALL SELECT body FROM parked";
+            let mut statement = file.prepare(sql).expect("jobs");
+            let bodies = statement.query_map([], |row| row.get::<_, Vec<u8>>(0)).expect("read");
+            let jobs = bodies.filter_map(|body| Job::parse(&body.expect("read")).ok());
+            jobs.map(|job| shard::identity::shard_for_channel(job.channel, count))
+                .all(|index| name == file_of(index, count))
+        })
+    }
+}
+
+/// The file of a slot.
+fn file_of(index: u32, count: u32) -> String {
+    if count > 1 { format!("queue-{index}.db") } else { "queue.db".to_owned() }
 }
 
 /// Events about jobs.
