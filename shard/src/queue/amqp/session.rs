@@ -121,9 +121,15 @@ impl Session {
         if inner.stopped {
             return Poll::Ready(None);
         }
-        let next = match inner.buffer.pop_front() {
-            Some(raw) => Some(raw),
-            None => std::task::ready!(inner.arrived(stream, cx)),
+        let next = loop {
+            let next = match inner.buffer.pop_front() {
+                Some(raw) => Some(raw),
+                None => std::task::ready!(inner.arrived(stream, cx)),
+            };
+            // What a channel brought that has ended since could not be settled any more.
+            if next.is_none() || self.channel.status().connected() {
+                break next;
+            }
         };
         let Some(raw) = next else {
             inner.ended = true;
@@ -163,7 +169,7 @@ impl Session {
     pub(super) async fn release(&self, tags: &[Tag]) -> Result<(), QueueError> {
         let all = {
             let mut inner = self.inner();
-            tags.iter().fold(true, |all, tag| inner.ledger.release(*tag) && all)
+            tags.iter().filter(|tag| inner.ledger.release(**tag)).count() == tags.len()
         };
         self.flushed().await?;
         if all { Ok(()) } else { Err(self.stale()) }

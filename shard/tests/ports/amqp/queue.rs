@@ -5,11 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use shard::{
     identity::ShardId,
-    queue::{AmqpConfig, AmqpQueue, Consumer, Queue, QueueType},
+    queue::{AmqpQueue, Consumer, Queue, QueueType},
 };
 
-use super::{Host, proxy::Proxy};
-use crate::suites::queue::{QueueHarness, queue_suite};
+use super::{Host, config, proxy::Proxy};
+use crate::{
+    servers::Use,
+    suites::queue::{QueueHarness, queue_suite},
+};
 
 struct Broker {
     host: Host,
@@ -19,11 +22,11 @@ struct Broker {
 
 impl Broker {
     async fn of(queue_type: QueueType) -> Self {
-        Self { host: Host::fresh(), queue_type, way: None }
+        Self { host: Host::fresh(Use::Beside), queue_type, way: None }
     }
 
     fn open(&self, port: u16) -> Arc<AmqpQueue> {
-        let mut config = AmqpConfig::new([self.host.url(port).as_str()]).expect("an address");
+        let mut config = config(&self.host.url(port));
         config.queue_type = self.queue_type;
         Arc::new(AmqpQueue::new(config))
     }
@@ -36,7 +39,7 @@ impl QueueHarness for Broker {
     }
 
     async fn start(&mut self) -> Arc<dyn Queue> {
-        let way = Proxy::to(self.host.port()).await;
+        let way = Proxy::to(self.host.broker.port()).await;
         let queue = self.open(way.port());
         self.way = Some(way);
         queue
@@ -50,7 +53,7 @@ impl QueueHarness for Broker {
     }
 
     async fn producer(&self) -> Arc<dyn Queue> {
-        self.open(self.host.port())
+        self.open(self.host.broker.port())
     }
 
     fn counts_what_others_hold(&self) -> bool {
