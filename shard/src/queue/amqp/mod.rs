@@ -14,6 +14,7 @@
 mod config;
 mod dead;
 mod error;
+mod held;
 mod ledger;
 mod link;
 mod parked;
@@ -23,26 +24,19 @@ mod shelf;
 mod topology;
 mod wire;
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use async_trait::async_trait;
-use futures_util::{
-    FutureExt,
-    future::{BoxFuture, Shared},
-};
-use tokio::sync::Mutex as AsyncMutex;
 
 pub use config::{AmqpConfig, AmqpConfigError, DeclareMode, QueueType};
 
 use self::{
     dead::DeadLetters,
     error::Cause,
+    held::{AmqpConsumer, Holdings, Source},
     link::Link,
     parked::Parked,
     publisher::Publisher,
@@ -60,35 +54,9 @@ pub struct AmqpQueue {
     publisher: Publisher,
     topology: Topology,
     dead: DeadLetters,
-    held: Arc<Mutex<HashMap<QueueName, Held>>>,
+    holdings: Holdings,
     /// The last number given.
     numbers: AtomicU64,
-}
-
-/// What this process holds of one queue.
-#[derive(Default)]
-struct Held {
-    session: Option<Arc<Session>>,
-    parked: Option<Arc<Parked>>,
-    /// The opening of the parked queue takes its time and happens once.
-    opening: Arc<AsyncMutex<()>>,
-    /// The end of what was held before.
-    closing: Option<Shared<BoxFuture<'static, ()>>>,
-}
-
-/// Where a receipt is settled.
-enum Source {
-    Work(Arc<Session>),
-    Parked(Arc<Parked>),
-}
-
-impl Source {
-    async fn ack(&self, tag: u64) -> Result<(), QueueError> {
-        match self {
-            Self::Work(session) => session.ack(tag).await,
-            Self::Parked(parked) => parked.ack(tag).await,
-        }
-    }
 }
 
 impl AmqpQueue {
@@ -101,7 +69,7 @@ impl AmqpQueue {
             publisher: Publisher::new(publishing, config.clone()),
             topology: Topology::new(consuming.clone(), config.clone()),
             dead: DeadLetters::new(consuming.clone(), config.clone()),
-            held: Arc::default(),
+            holdings: Holdings::default(),
             numbers: AtomicU64::new(0),
             consuming,
             config,
@@ -122,26 +90,6 @@ impl AmqpQueue {
         fresh.max(last + 1)
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<QueueName, Held>> {
-        self.held.lock().expect("held")
-    }
-
-    /// Where a receipt is settled, if it may be.
-    fn source(&self, receipt: &Receipt) -> Result<Source, QueueError> {
-        let held = self.held();
-        let of_queue = held.get(&receipt.queue);
-        let session =
-            of_queue.and_then(|held| held.session.clone()).filter(|session| session.number == receipt.session);
-        if let Some(session) = session.filter(|session| session.is_out(receipt.tag)) {
-            return Ok(Source::Work(session));
-        }
-        let parked = of_queue.and_then(|held| held.parked.clone()).filter(|parked| parked.number == receipt.session);
-        match parked.filter(|parked| parked.is_out(receipt.tag)) {
-            Some(parked) => Ok(Source::Parked(parked)),
-            None => Err(QueueError::Stale { queue: receipt.queue.to_string() }),
-        }
-    }
-
     async fn put(&self, queue: String, message: Message, place: Place) -> Result<(), QueueError> {
         let put = self.publisher.publish(queue.clone(), message.headers, place, message.body).await;
         put.map_err(|cause| cause.of(queue))
@@ -158,81 +106,26 @@ impl AmqpQueue {
 
     /// The parked queue, held.
     async fn parked(&self, queue: QueueName) -> Result<Arc<Parked>, QueueError> {
-        let opening = self.held().entry(queue).or_default().opening.clone();
+        let opening = self.holdings.of(queue, |held| held.opening.clone());
         let _opening = opening.lock().await;
-        let known = self.held().entry(queue).or_default().parked.clone();
+        let known = self.holdings.of(queue, |held| held.parked.clone());
         if let Some(parked) = known {
             if parked.usable() {
                 return Ok(parked);
             }
-            self.held().entry(queue).or_default().parked = None;
+            self.holdings.of(queue, |held| held.parked = None);
             parked.close().await;
         }
         let name = queue.parked();
         let live = self.consuming.live().await.map_err(|cause| cause.of(&name))?;
         let opened = Parked::open(live, self.config.clone(), queue, self.number()).await;
         let parked = opened.map_err(|cause| cause.of(&name))?;
-        self.held().entry(queue).or_default().parked = Some(parked.clone());
+        self.holdings.of(queue, |held| held.parked = Some(parked.clone()));
         Ok(parked)
     }
 
     fn own_session(&self, queue: QueueName) -> Option<Arc<Session>> {
-        self.held().get(&queue).and_then(|held| held.session.clone())
-    }
-}
-
-/// Ends what is held of a queue, unless it is held by a newer session.
-fn give_up(all: &Mutex<HashMap<QueueName, Held>>, queue: QueueName, session: Option<u64>) {
-    let mut all = all.lock().expect("held");
-    let Some(held) = all.get_mut(&queue) else { return };
-    if session.is_some_and(|number| held.session.as_ref().is_none_or(|session| session.number != number)) {
-        return;
-    }
-    let (session, parked) = (held.session.take(), held.parked.take());
-    if session.is_none() && parked.is_none() {
-        return;
-    }
-    let before = held.closing.take();
-    let closing = async move {
-        if let Some(before) = before {
-            before.await;
-        }
-        if let Some(session) = session {
-            session.close().await;
-        }
-        if let Some(parked) = parked {
-            parked.close().await;
-        }
-    };
-    // Outside a runtime the process is ending, and the broker learns of it by the end of the connection.
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        let closing = closing.boxed().shared();
-        held.closing = Some(closing.clone());
-        runtime.spawn(closing);
-    }
-}
-
-struct AmqpConsumer {
-    session: Arc<Session>,
-    stream: lapin::Consumer,
-    held: Arc<Mutex<HashMap<QueueName, Held>>>,
-}
-
-#[async_trait]
-impl Consumer for AmqpConsumer {
-    async fn next(&mut self) -> Option<Result<Delivery, QueueError>> {
-        let (session, stream) = (&self.session, &mut self.stream);
-        std::future::poll_fn(|cx| session.poll_next(stream, cx)).await
-    }
-
-    async fn stop(&mut self) {
-        self.session.stop().await;
-    }
-}
-
-impl Drop for AmqpConsumer {
-    fn drop(&mut self) {
-        give_up(&self.held, self.session.queue, Some(self.session.number));
+        self.holdings.of(queue, |held| held.session.clone())
     }
 }
 
@@ -243,17 +136,14 @@ impl Queue for AmqpQueue {
     }
 
     async fn consume(&self, queue: QueueName, prefetch: u16) -> Result<Box<dyn Consumer>, QueueError> {
-        give_up(&self.held, queue, None);
-        let closing = self.held().get(&queue).and_then(|held| held.closing.clone());
-        if let Some(closing) = closing {
-            closing.await;
-        }
+        self.holdings.give_up(queue, None);
+        self.holdings.given_up(queue).await;
         let live = self.consuming.live().await.map_err(|cause| cause.of(queue))?;
         let opened = Session::open(live, self.config.clone(), queue, prefetch, self.number()).await;
         let session = opened.map_err(|cause| cause.of(queue))?;
-        self.held().entry(queue).or_default().session = Some(session.clone());
+        self.holdings.of(queue, |held| held.session = Some(session.clone()));
         let stream = session.stream();
-        Ok(Box::new(AmqpConsumer { session, stream, held: self.held.clone() }))
+        Ok(Box::new(AmqpConsumer { session, stream, holdings: self.holdings.clone() }))
     }
 
     async fn publish(&self, queue: QueueName, message: Message) -> Result<(), QueueError> {
@@ -261,14 +151,14 @@ impl Queue for AmqpQueue {
     }
 
     async fn ack(&self, receipt: Receipt) -> Result<(), QueueError> {
-        self.source(&receipt)?.ack(receipt.tag).await
+        self.holdings.source(&receipt)?.ack(receipt.tag).await
     }
 
     async fn release(&self, receipts: Vec<Receipt>) -> Result<(), QueueError> {
         let mut first_error = None;
         let mut of_session: Option<(Arc<Session>, Vec<u64>)> = None;
         for receipt in receipts {
-            match self.source(&receipt) {
+            match self.holdings.source(&receipt) {
                 Err(error) => drop(first_error.get_or_insert(error)),
                 Ok(Source::Parked(parked)) => {
                     if let Err(error) = parked.release(receipt.tag) {
@@ -296,16 +186,16 @@ impl Queue for AmqpQueue {
     }
 
     async fn forward(&self, receipt: Receipt, to: QueueName, message: Message) -> Result<(), QueueError> {
-        let source = self.source(&receipt)?;
+        let source = self.holdings.source(&receipt)?;
         self.put_into_work(to, message).await?;
         source.ack(receipt.tag).await
     }
 
     async fn park(&self, receipt: Receipt, lane: &Lane, seq: u64, mut message: Message) -> Result<(), QueueError> {
-        let source = self.source(&receipt)?;
+        let source = self.holdings.source(&receipt)?;
         message.headers.lane_seq = Some(seq);
         let (lane, number) = (LaneKey::from(lane), self.number());
-        let parked = self.held().get(&receipt.queue).and_then(|held| held.parked.clone());
+        let parked = self.holdings.of(receipt.queue, |held| held.parked.clone());
         if let Some(parked) = &parked {
             parked.expect(lane.clone(), number);
         }
@@ -323,13 +213,13 @@ impl Queue for AmqpQueue {
         let picked = parked.pick(&LaneKey::from(lane), limit).await.map_err(|cause| cause.of(queue.parked()))?;
         if picked.is_empty() && !parked.has_out() && self.own_session(queue).is_none() {
             // Nobody reads this queue: it was looked into for another layout's sake, and is let go again.
-            give_up(&self.held, queue, None);
+            self.holdings.give_up(queue, None);
         }
         Ok(picked)
     }
 
     async fn bury(&self, receipt: Receipt, mut message: Message) -> Result<(), QueueError> {
-        let source = self.source(&receipt)?;
+        let source = self.holdings.source(&receipt)?;
         message.headers.lane_seq = None;
         let place = Place { lane: None, number: Some(self.number()) };
         self.put(receipt.queue.dead(), message, place).await?;
@@ -346,7 +236,7 @@ impl Queue for AmqpQueue {
                 Err(cause) => return Err(cause.of(queue)),
             }
         }
-        let parked = self.held().get(&queue).and_then(|held| held.parked.clone());
+        let parked = self.holdings.of(queue, |held| held.parked.clone());
         if let Some(parked) = parked.filter(|parked| parked.usable()) {
             depth.parked += parked.len();
         }

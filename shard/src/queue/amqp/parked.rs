@@ -73,8 +73,13 @@ impl Parked {
         let this = Self { number, queue, channel, config, inner, arrivals, opened: Instant::now(), _live: live };
         let this = Arc::new(this);
         tokio::spawn(pump(Arc::downgrade(&this), stream.clone()));
-        this.catch_up(stream).await?;
-        Ok(this)
+        match this.catch_up(stream).await {
+            Ok(()) => Ok(this),
+            Err(cause) => {
+                this.close().await;
+                Err(cause)
+            }
+        }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

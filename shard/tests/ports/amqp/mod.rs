@@ -2,6 +2,7 @@
 
 mod faults;
 mod own;
+mod parked;
 mod proxy;
 mod queue;
 

@@ -1,6 +1,6 @@
 //! What only the AMQP adapter promises, on a broker that is well.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc};
 
 use futures_util::future::join_all;
 use lapin::{
@@ -20,19 +20,19 @@ use crate::{
     suites::{nothing, within},
 };
 
-const OWN: QueueName = QueueName { base: QueueBase::Main, index: Some(1) };
-const OTHER: QueueName = QueueName { base: QueueBase::Main, index: Some(0) };
+pub(super) const OWN: QueueName = QueueName { base: QueueBase::Main, index: Some(1) };
+pub(super) const OTHER: QueueName = QueueName { base: QueueBase::Main, index: Some(0) };
 
-fn lane(number: u32) -> Lane {
+pub(super) fn lane(number: u32) -> Lane {
     let channel: ChannelId = "0b7c1f3e-0000-4000-8000-000000000001".parse().expect("id");
     Lane { base: QueueBase::Main, channel, chat: Some(number.to_string()) }
 }
 
-async fn next(consumer: &mut Box<dyn Consumer>) -> Delivery {
+pub(super) async fn next(consumer: &mut Box<dyn Consumer>) -> Delivery {
     within("a delivery", consumer.next()).await.expect("not ended").expect("delivered")
 }
 
-fn text(delivery: &Delivery) -> String {
+pub(super) fn text(delivery: &Delivery) -> String {
     String::from_utf8_lossy(&delivery.message.body).into_owned()
 }
 
@@ -235,73 +235,6 @@ async fn what_the_broker_would_drop_is_a_dead_letter_with_a_stable_number() {
     let mut consumer = queue.consume(OWN, 5).await.expect("consumes");
     let back = next(&mut consumer).await;
     assert_eq!((text(&back).as_str(), back.message.headers.reason.as_deref()), ("1", None));
-}
-
-async fn park_many(queue: &Arc<AmqpQueue>, lanes: u32, each: u64) {
-    queue.declare(OWN).await.expect("declared");
-    for seq in 0..each {
-        for which in 0..lanes {
-            queue.publish(OWN, Message::new(format!("{which}.{seq}"))).await.expect("published");
-        }
-    }
-    let mut consumer = queue.consume(OWN, 500).await.expect("consumes");
-    let mut parks = Vec::new();
-    for number in 0..u64::from(lanes) * each {
-        let delivery = next(&mut consumer).await;
-        let which = (number % u64::from(lanes)) as u32;
-        let queue = queue.clone();
-        parks.push(async move {
-            queue.park(delivery.receipt, &lane(which), number / u64::from(lanes), delivery.message).await
-        });
-    }
-    for parked in join_all(parks).await {
-        parked.expect("parked");
-    }
-}
-
-/// Contract: Q3. Bodies that do not fit into memory come again from the broker.
-#[tokio::test]
-async fn many_lanes_are_parked_and_each_comes_back_in_order_whatever_fits_into_memory() {
-    for (budget, reread) in [(usize::MAX, 600), (100, 600), (usize::MAX, 0)] {
-        let host = Host::fresh(Use::Beside);
-        let mut settings = host.config();
-        settings.parked_budget = budget;
-        settings.parked_reread = Duration::from_secs(reread);
-        let queue = Arc::new(AmqpQueue::new(settings));
-        park_many(&queue, 20, 20).await;
-        for which in (0..20).rev() {
-            for (lot, expected) in [(16, 0..16), (16, 16..20), (16, 20..20)] {
-                let deliveries = queue.unpark(OWN, &lane(which), lot).await.expect("unparked");
-                let expected: Vec<_> = expected.map(|seq| format!("{which}.{seq}")).collect();
-                assert_eq!(deliveries.iter().map(text).collect::<Vec<_>>(), expected);
-                for delivery in deliveries {
-                    queue.ack(delivery.receipt).await.expect("acked");
-                }
-            }
-        }
-        assert_eq!(queue.depth(OWN).await.expect("depth").parked, 0);
-    }
-}
-
-/// Contract: Q3, Q7. Shard 0 looks into the parked queues of a layout of before.
-#[tokio::test]
-async fn a_parked_queue_that_nobody_reads_can_be_emptied_and_is_let_go() {
-    let host = Host::fresh(Use::Beside);
-    park_many(&host.queue(), 2, 3).await;
-    let queue = host.queue();
-    queue.declare(OTHER).await.expect("declared");
-    for delivery in queue.unpark(OWN, &lane(0), 10).await.expect("unparked") {
-        queue.forward(delivery.receipt, OTHER, delivery.message).await.expect("forwarded");
-    }
-    assert!(queue.unpark(OWN, &lane(0), 10).await.expect("unparked").is_empty());
-    let mut consumer = queue.consume(OTHER, 10).await.expect("consumes");
-    for seq in 0..3 {
-        let delivery = next(&mut consumer).await;
-        assert_eq!((text(&delivery), delivery.message.headers.lane_seq), (format!("0.{seq}"), None));
-    }
-    let successor = host.queue();
-    let left = within("the other lane", successor.unpark(OWN, &lane(1), 10)).await.expect("nobody holds it");
-    assert_eq!(left.len(), 3);
 }
 
 /// Contract: I2, Q7.
