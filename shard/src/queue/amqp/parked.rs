@@ -7,6 +7,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, Weak},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_util::Stream;
@@ -59,14 +60,7 @@ impl Parked {
         queue: QueueName,
         number: u64,
     ) -> Result<Arc<Self>, Cause> {
-        let channel = live.channel().await?;
-        let consuming = channel.basic_consume(
-            queue.parked().as_str().into(),
-            format!("{} parked {number:x}", config.name).as_str().into(),
-            BasicConsumeOptions::default(),
-            FieldTable::default(),
-        );
-        let stream = answered(config.answer_timeout, consuming).await?;
+        let (channel, stream) = alone(&live, &config, queue, number).await?;
         let shelf = Shelf::new(config.parked_budget);
         let inner = Mutex::new(Inner { shelf, copies: Vec::new(), failure: None });
         let arrivals = Notify::new();
@@ -86,25 +80,25 @@ impl Parked {
         self.inner.lock().expect("parked")
     }
 
-    /// Waits until everything that lay in the queue has been delivered to us: nothing is ready any more, and nobody else
-    /// holds any of it.
+    /// Waits until everything that lay in the queue has been delivered to us: nothing is ready any more, and we are its
+    /// only consumer. (A broker puts back what another one held in the same step in which it forgets that one.)
     async fn catch_up(&self, mut stream: lapin::Consumer) -> Result<(), Cause> {
         let deadline = Instant::now() + self.config.answer_timeout;
         let name = self.queue.parked();
         loop {
             let (ready, consumers) = count(&self.channel, &self.config, &name).await?;
-            if ready == 0 && consumers <= 1 {
+            if ready == 0 && consumers == 1 {
                 // What left the queue before that answer has arrived when this one has.
                 count(&self.channel, &self.config, &name).await?;
                 self.receive(&mut stream, &mut Context::from_waker(std::task::Waker::noop()));
                 return self.failure().map_or(Ok(()), Err);
             }
             if Instant::now() >= deadline {
-                let cause = format!("{ready} parked jobs did not come, {consumers} consumers hold the queue");
+                let cause = format!("{ready} parked jobs did not come, and {consumers} consumers hold the queue");
                 return Err(Cause::Unavailable(cause));
             }
             let arrived = self.arrivals.notified();
-            let _ = tokio::time::timeout(std::time::Duration::from_millis(50), arrived).await;
+            let _ = tokio::time::timeout(Duration::from_millis(50), arrived).await;
         }
     }
 
@@ -233,6 +227,36 @@ impl Parked {
         self.arrivals.notify_waiters();
         if self.channel.status().connected() {
             let _ = answered(self.config.answer_timeout, self.channel.close(200, "".into())).await;
+        }
+    }
+}
+
+/// Subscribes as the only one, where the broker knows such a thing (it does for classic queues; for quorum queues the count of
+/// consumers tells). A predecessor that is just ending is waited for.
+async fn alone(
+    live: &Live,
+    config: &AmqpConfig,
+    queue: QueueName,
+    number: u64,
+) -> Result<(Channel, lapin::Consumer), Cause> {
+    let deadline = Instant::now() + config.answer_timeout;
+    loop {
+        let channel = live.channel().await?;
+        let consuming = channel.basic_consume(
+            queue.parked().as_str().into(),
+            format!("{} parked {number:x}", config.name).as_str().into(),
+            BasicConsumeOptions { exclusive: true, ..BasicConsumeOptions::default() },
+            FieldTable::default(),
+        );
+        match answered(config.answer_timeout, consuming).await {
+            Ok(stream) => return Ok((channel, stream)),
+            Err(Cause::Refused(text)) if text.contains("exclusive") => {
+                if Instant::now() >= deadline {
+                    return Err(Cause::Unavailable("another process holds the parked queue".to_owned()));
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Err(cause) => return Err(cause),
         }
     }
 }

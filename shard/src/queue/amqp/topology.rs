@@ -121,10 +121,8 @@ impl Topology {
             // Attempts are counted by us; the broker also counts the deaths of neighbours and what is handed back.
             table.insert(DELIVERY_LIMIT.into(), AMQPValue::LongLongInt(UNLIMITED));
         }
-        if matches!(part, Part::Work | Part::Parked) {
-            table.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
-        }
         if matches!(part, Part::Work) {
+            table.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
             table.insert("x-dead-letter-exchange".into(), text(""));
             table.insert("x-dead-letter-routing-key".into(), text(&queue.dead()));
             if quorum {
@@ -201,7 +199,8 @@ pub(super) async fn look(live: &Live, config: &AmqpConfig, queue: &str) -> Resul
     Ok(ready)
 }
 
-/// How many messages of a queue are ready, and how many consumers it has.
+/// How many messages of a queue are ready, and how many consumers it has. (Of a quorum queue with a single active consumer
+/// the broker counts that one alone, which is why parked queues have none.)
 pub(super) async fn count(channel: &Channel, config: &AmqpConfig, queue: &str) -> Result<(u64, u32), Cause> {
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     let declared = channel.queue_declare(queue.into(), options, FieldTable::default());
