@@ -4,6 +4,8 @@
 //! consumer goes away is delivered again, in its old place. Whatever this port moves is confirmed in its new place
 //! before it leaves the old one.
 
+#[cfg(feature = "amqp")]
+mod amqp;
 mod embedded;
 mod lanes;
 mod retry;
@@ -14,6 +16,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "amqp")]
+pub use amqp::{AmqpConfig, AmqpConfigError, AmqpQueue, DeclareMode, QueueType};
 pub use embedded::EmbeddedQueue;
 pub use lanes::{Action, Arrival, Key, Lanes, Limits};
 pub use retry::RetryPolicy;

@@ -1,7 +1,11 @@
 //! The ports' own test suites, written once against the traits and run by every adapter. What only one adapter promises
 //! is tested beside its harness.
 
+#[cfg(feature = "amqp")]
+mod amqp;
 mod embedded;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "amqp")]
+mod servers;
 mod suites;

@@ -26,6 +26,14 @@ pub(crate) trait QueueHarness: Send {
     async fn kill(&mut self, queue: Arc<dyn Queue>, consumers: Vec<Box<dyn Consumer>>);
     /// Another process, which holds no slot.
     async fn producer(&self) -> Arc<dyn Queue>;
+    /// Whether a process can count what another one has out.
+    fn counts_what_others_hold(&self) -> bool {
+        true
+    }
+    /// Whether parked messages that were not out when their process died are never marked as redelivered.
+    fn marks_no_more_than_was_out(&self) -> bool {
+        true
+    }
 }
 
 fn own(harness: &dyn QueueHarness) -> QueueName {

@@ -90,7 +90,8 @@ pub(crate) async fn parked_messages_survive_a_kill_and_those_that_were_out_are_m
     nothing("a parked message", consumer.next()).await;
     let again = queue.unpark(name, &lane("a"), 10).await.expect("unparked");
     assert_eq!(texts(&again), ["0", "1", "2"]);
-    assert!(again[0].redelivered && !again[2].redelivered);
+    assert!(again[0].redelivered);
+    assert!(!again[2].redelivered || !harness.marks_no_more_than_was_out());
     for delivery in again {
         queue.bury(delivery.receipt, delivery.message).await.expect("buried");
     }
@@ -184,7 +185,9 @@ pub(crate) async fn depth_and_existence_are_told_for_any_layout(mut harness: imp
     queue.ack(first.receipt).await.expect("acked");
     publish(&producer, name, [4]).await;
     for handle in [&queue, &producer] {
-        assert_eq!(depth(handle, name).await.ready, 4);
+        if Arc::ptr_eq(handle, &queue) || harness.counts_what_others_hold() {
+            assert_eq!(depth(handle, name).await.ready, 4);
+        }
         assert_eq!(depth(handle, straggler).await.ready, 3);
         let mut existing = handle.existing().await.expect("existing");
         existing.sort();
