@@ -12,7 +12,7 @@ use std::{
 const PORTS: [&str; 6] = ["queue", "registry", "directory", "session", "platform", "sink"];
 
 /// The types of one port that another may name: words of the contract between them, without behaviour.
-const SHARED_TYPES: [(&str, &str); 5] = [
+const SHARED_TYPES: [(&str, &str); 6] = [
     // Which network a channel is of: said by whoever lists channels or tells what happened on them.
     ("directory", "platform::PlatformKind"),
     ("sink", "platform::PlatformKind"),
@@ -20,6 +20,8 @@ const SHARED_TYPES: [(&str, &str); 5] = [
     ("platform", "directory::ChannelSpec"),
     // Under what right an event is stored.
     ("sink", "registry::Fence"),
+    // Under what right a session is written.
+    ("session", "registry::Fence"),
     // Which lanes wait: stored by the registry, decided by the order of a queue.
     ("queue", "registry::LaneFact"),
 ];

@@ -11,6 +11,7 @@ pub mod event;
 pub mod http;
 pub mod identity;
 pub mod job;
+pub mod keyring;
 pub mod metrics;
 pub mod platform;
 pub mod progress;
@@ -18,5 +19,7 @@ pub mod queue;
 pub mod registry;
 pub mod run;
 pub mod secret;
+#[cfg(feature = "whatsapp")]
+pub mod session;
 pub mod sink;
 pub mod store;

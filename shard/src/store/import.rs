@@ -62,6 +62,18 @@ const TABLES: &[Table] = &[
         columns: &["channel", "id", "destination", "seq", "attempts", "reason", "event"],
         put: put_as_is,
     },
+    Table {
+        name: "sessions",
+        key: "channel",
+        columns: &["channel", "seq", "token", "key_id", "sealed_key"],
+        put: put_as_is,
+    },
+    Table {
+        name: "session_rows",
+        key: "id",
+        columns: &["channel", "kind", "scope", "name", "at", "value"],
+        put: put_as_is,
+    },
 ];
 
 impl SlotStore {

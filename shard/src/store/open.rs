@@ -162,7 +162,7 @@ mod tests {
         connection.pragma_update(None, "user_version", 99).expect("set");
         drop(connection);
         let error = connect(&path, Kind::Slot, true).expect_err("refused");
-        assert!(matches!(error, StoreError::Newer { found: 99, known: 1, .. }), "{error}");
+        assert!(matches!(error, StoreError::Newer { found: 99, known: 2, .. }), "{error}");
         assert!(!error.to_string().contains('\n'));
     }
 

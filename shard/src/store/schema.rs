@@ -21,7 +21,7 @@ impl Kind {
     /// All migrations, oldest first; `user_version` counts those applied.
     pub(super) fn migrations(self) -> &'static [&'static str] {
         match self {
-            Self::Slot => &[SLOT_1],
+            Self::Slot => &[SLOT_1, SLOT_2],
             Self::Box => &[BOX_1],
         }
     }
@@ -141,6 +141,28 @@ CREATE TABLE outbox_state (
     began_at      INTEGER NOT NULL
 );
 INSERT INTO outbox_state VALUES (1, 0, 0, 0, 0);
+";
+
+/// Device sessions. Names and values are sealed; `at` is a time by which rows of some kinds are pruned. `seq` counts the
+/// changes of a session, and `token` is that of whoever made the last one.
+const SLOT_2: &str = "
+CREATE TABLE sessions (
+    channel    BLOB PRIMARY KEY,
+    seq        INTEGER NOT NULL,
+    token      INTEGER NOT NULL,
+    key_id     TEXT NOT NULL,
+    sealed_key BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE session_rows (
+    id      INTEGER PRIMARY KEY,
+    channel BLOB NOT NULL,
+    kind    INTEGER NOT NULL,
+    scope   BLOB NOT NULL,
+    name    BLOB NOT NULL,
+    at      INTEGER NOT NULL,
+    value   BLOB NOT NULL
+);
+CREATE UNIQUE INDEX session_rows_place ON session_rows (channel, kind, scope, name);
 ";
 
 /// A lease's end is its holder's: one row is renewed, however many leases there are. `leases` rows are never removed,

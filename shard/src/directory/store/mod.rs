@@ -1,8 +1,6 @@
 //! The built-in directory in `box.db`: channels are added by the command line or by REST, tokens and handler secrets are
 //! encrypted at rest.
 
-mod keys;
-
 use std::{
     path::Path,
     sync::{Arc, Mutex},
@@ -12,10 +10,10 @@ use std::{
 use async_trait::async_trait;
 use rusqlite::Connection;
 
-use self::keys::Keys;
 use super::{ChannelSpec, Directory, DirectoryError, Handler};
 use crate::{
     identity::ChannelId,
+    keyring::{Keyring, KeyringError},
     store::{BoxStore, OpError, StoreError, Wake, key, knock_all, unkey},
 };
 
@@ -28,7 +26,7 @@ const SECRET: &str = "secret";
 /// The channels of a box.
 pub struct StoreDirectory {
     shared: Arc<BoxStore>,
-    keys: Keys,
+    keys: Keyring,
     wake: Option<Wake>,
     /// The version that was last read as a whole.
     seen: Mutex<Option<i64>>,
@@ -50,7 +48,7 @@ struct Row {
 impl StoreDirectory {
     /// Opens it with its key file, which is made if there is none.
     pub fn open(shared: Arc<BoxStore>, key_file: &Path) -> Result<Self, DirectoryError> {
-        Ok(Self { keys: Keys::open(key_file)?, shared, wake: None, seen: Mutex::default() })
+        Ok(Self { keys: Keyring::open(key_file).map_err(refused)?, shared, wake: None, seen: Mutex::default() })
     }
 
     /// Listens for changes that other processes of the box make; `slot` keeps the listeners of a box apart. Must be
@@ -65,7 +63,7 @@ impl StoreDirectory {
     /// Adds a channel, or replaces the one with its id. `true` when there was none.
     pub async fn put(&self, spec: &ChannelSpec) -> Result<bool, DirectoryError> {
         let seal = |what, secret: &Option<crate::secret::Secret>| {
-            secret.as_ref().map(|secret| self.keys.seal(spec.id, what, secret)).transpose()
+            secret.as_ref().map(|secret| self.keys.seal(spec.id, what, secret)).transpose().map_err(refused)
         };
         let (handler, url, secret) = match &spec.handler {
             Handler::None => ("none", None, None),
@@ -140,7 +138,7 @@ impl StoreDirectory {
     fn spec(&self, row: Row) -> Result<Arc<ChannelSpec>, DirectoryError> {
         let channel = row.channel;
         let unseal = |what, sealed: Option<Vec<u8>>| {
-            sealed.map(|sealed| self.keys.unseal(channel, what, &row.key_id, &sealed)).transpose()
+            sealed.map(|sealed| self.keys.unseal(channel, what, &row.key_id, &sealed)).transpose().map_err(refused)
         };
         let nonsense = |problem: String| DirectoryError::Nonsense(format!("channel {channel}: {problem}"));
         let handler = match (row.handler.as_str(), row.url) {
@@ -182,6 +180,10 @@ fn rows(connection: &Connection) -> Result<Vec<Row>, OpError> {
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn refused(error: KeyringError) -> DirectoryError {
+    DirectoryError::Refused(error.to_string())
 }
 
 fn directory_error(error: StoreError) -> DirectoryError {

@@ -1,5 +1,5 @@
-//! The key file: one key a line, the newest last. What is stored names its key, so that a new one can be added and the
-//! old ones still open what they closed.
+//! The key file: one key a line, the newest last. What is sealed names its key, so that a new one can be added and the
+//! old ones still open what they closed. It seals tokens, handler secrets and the keys of device sessions.
 
 use std::{
     fs::{File, OpenOptions},
@@ -16,25 +16,32 @@ use chacha20poly1305::{
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use super::super::DirectoryError;
 use crate::{identity::ChannelId, secret::Secret};
 
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
 
+/// The key file can't be used, or what is sealed doesn't open with it. One line for people, without secrets.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("key file {path}: {problem}")]
+pub struct KeyringError {
+    path: String,
+    problem: String,
+}
+
 /// The keys of a file, the newest last.
-pub(super) struct Keys {
+pub struct Keyring {
     path: PathBuf,
     keys: Vec<(String, XChaCha20Poly1305)>,
 }
 
-fn refused(path: &Path, problem: impl std::fmt::Display) -> DirectoryError {
-    DirectoryError::Refused(format!("key file {}: {problem}", path.display()))
+fn refused(path: &Path, problem: impl std::fmt::Display) -> KeyringError {
+    KeyringError { path: path.display().to_string(), problem: problem.to_string() }
 }
 
-impl Keys {
+impl Keyring {
     /// Reads the key file; made with one key if there is none.
-    pub(super) fn open(path: &Path) -> Result<Self, DirectoryError> {
+    pub fn open(path: &Path) -> Result<Self, KeyringError> {
         let text = match read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 make(path).map_err(|error| refused(path, format!("can't be made: {error}")))?;
@@ -66,40 +73,62 @@ impl Keys {
     }
 
     /// The id of the newest key.
-    pub(super) fn newest(&self) -> &str {
+    pub fn newest(&self) -> &str {
         self.keys.last().map_or("", |(id, _)| id.as_str())
     }
 
     /// Seals a secret with the newest key. It opens for this channel and purpose alone.
-    pub(super) fn seal(&self, channel: ChannelId, what: &str, secret: &Secret) -> Result<Vec<u8>, DirectoryError> {
+    pub(crate) fn seal(&self, channel: ChannelId, what: &str, secret: &Secret) -> Result<Vec<u8>, KeyringError> {
+        self.seal_bytes(channel, what, secret.expose().as_bytes())
+    }
+
+    /// The same for what is no text.
+    pub(crate) fn seal_bytes(&self, channel: ChannelId, what: &str, plain: &[u8]) -> Result<Vec<u8>, KeyringError> {
         let mut nonce = [0; NONCE_BYTES];
         getrandom::fill(&mut nonce).map_err(|error| refused(&self.path, error))?;
         let Some((_, cipher)) = self.keys.last() else { return Err(refused(&self.path, "holds no key")) };
         let aad = aad(channel, what);
-        let payload = Payload { msg: secret.expose().as_bytes(), aad: &aad };
+        let payload = Payload { msg: plain, aad: &aad };
         let sealed =
             cipher.encrypt(&XNonce::from(nonce), payload).map_err(|_| refused(&self.path, "the cipher refused"))?;
         Ok([nonce.as_slice(), &sealed].concat())
     }
 
     /// Opens what was sealed.
-    pub(super) fn unseal(
+    pub(crate) fn unseal(
         &self,
         channel: ChannelId,
         what: &str,
         key_id: &str,
         sealed: &[u8],
-    ) -> Result<Secret, DirectoryError> {
+    ) -> Result<Secret, KeyringError> {
+        let opened = self.unseal_bytes(channel, what, key_id, sealed)?;
+        let text = std::str::from_utf8(&opened).map_err(|_| self.damaged(channel, what))?;
+        Ok(Secret::new(text))
+    }
+
+    /// The same for what is no text.
+    pub(crate) fn unseal_bytes(
+        &self,
+        channel: ChannelId,
+        what: &str,
+        key_id: &str,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, KeyringError> {
         let Some((_, cipher)) = self.keys.iter().find(|(id, _)| id == key_id) else {
             let problem = format!("does not hold key {key_id}, with which channel {channel} is sealed; restore it");
             return Err(refused(&self.path, problem));
         };
-        let damaged = || refused(&self.path, format!("the {what} of channel {channel} does not open: it was changed"));
+        let damaged = || self.damaged(channel, what);
         let (nonce, sealed) = sealed.split_at_checked(NONCE_BYTES).ok_or_else(damaged)?;
         let nonce: [u8; NONCE_BYTES] = nonce.try_into().map_err(|_| damaged())?;
         let aad = aad(channel, what);
         let opened = cipher.decrypt(&XNonce::from(nonce), Payload { msg: sealed, aad: &aad }).map_err(|_| damaged())?;
-        String::from_utf8(opened).map(Secret::new).map_err(|_| damaged())
+        Ok(Zeroizing::new(opened))
+    }
+
+    fn damaged(&self, channel: ChannelId, what: &str) -> KeyringError {
+        refused(&self.path, format!("the {what} of channel {channel} does not open: it was changed"))
     }
 }
 
@@ -152,7 +181,7 @@ mod tests {
     }
 
     fn error(path: &Path) -> String {
-        match Keys::open(path) {
+        match Keyring::open(path) {
             Err(error) => error.to_string(),
             Ok(_) => panic!("accepted"),
         }
@@ -162,9 +191,9 @@ mod tests {
     fn a_key_is_made_once_and_for_its_owner_alone() {
         let base = tempfile::tempdir().expect("directory");
         let path = base.path().join("secret.key");
-        let first = Keys::open(&path).expect("made");
+        let first = Keyring::open(&path).expect("made");
         assert_eq!(path.metadata().expect("there").permissions().mode() & 0o777, 0o600);
-        let second = Keys::open(&path).expect("read");
+        let second = Keyring::open(&path).expect("read");
         assert_eq!(first.newest(), second.newest());
         assert_eq!(base.path().read_dir().expect("read").count(), 1, "no draft is left");
         let sealed = first.seal(channel(1), "token", &Secret::new("123:abc")).expect("sealed");
@@ -176,7 +205,7 @@ mod tests {
     #[test]
     fn what_is_sealed_opens_for_its_channel_and_purpose_alone() {
         let base = tempfile::tempdir().expect("directory");
-        let keys = Keys::open(&base.path().join("secret.key")).expect("made");
+        let keys = Keyring::open(&base.path().join("secret.key")).expect("made");
         let sealed = keys.seal(channel(1), "token", &Secret::new("123:abc")).expect("sealed");
         let mut changed = sealed.clone();
         changed[30] ^= 1;
@@ -191,15 +220,15 @@ mod tests {
     fn a_new_key_seals_and_the_old_ones_still_open() {
         let base = tempfile::tempdir().expect("directory");
         let path = base.path().join("secret.key");
-        let old = Keys::open(&path).expect("made");
+        let old = Keyring::open(&path).expect("made");
         let sealed = old.seal(channel(1), "token", &Secret::new("old")).expect("sealed");
         let text = std::fs::read_to_string(&path).expect("read");
         write(&path, &format!("{text}# rotated\n{}\n", STANDARD.encode([7; 32])), 0o600);
-        let rotated = Keys::open(&path).expect("read");
+        let rotated = Keyring::open(&path).expect("read");
         assert_ne!(rotated.newest(), old.newest());
         assert_eq!(rotated.unseal(channel(1), "token", old.newest(), &sealed).expect("opened").expose(), "old");
         write(&path, &format!("{}\n", STANDARD.encode([7; 32])), 0o600);
-        let lost = Keys::open(&path).expect("read").unseal(channel(1), "token", old.newest(), &sealed);
+        let lost = Keyring::open(&path).expect("read").unseal(channel(1), "token", old.newest(), &sealed);
         assert!(lost.expect_err("lost").to_string().contains(old.newest()));
     }
 
