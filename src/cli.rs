@@ -14,9 +14,16 @@ use crate::{
     exit::Failure,
 };
 
+/// A build that must not be used for anything but tests and demonstrations says so.
+const VERSION: &str = if cfg!(feature = "loopback") {
+    concat!(env!("CARGO_PKG_VERSION"), " (loopback build: connects WhatsApp to this machine alone)")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
 /// Keeps hundreds of chat connections alive on one small box and spreads them over its cores.
 #[derive(Debug, Parser)]
-#[command(name = "shardvisor", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(name = "shardvisor", version = VERSION, disable_help_subcommand = true, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) settings: Settings,
@@ -78,6 +85,10 @@ pub(crate) enum Command {
     /// Add, list, change and remove channels of the built-in directory
     #[command(subcommand)]
     Channel(Channel),
+    /// Move device sessions (WhatsApp): out into a file, in from one, away
+    #[cfg(feature = "whatsapp")]
+    #[command(subcommand)]
+    Session(Session),
     /// Put a job into the queue of its channel
     Send(Send),
     /// Tell which shard and queues a channel's work belongs to
@@ -171,12 +182,15 @@ pub(crate) enum Channel {
 /// `channel add`.
 #[derive(Debug, Args)]
 pub(crate) struct ChannelAdd {
-    /// The platform: telegram
+    /// The platform: telegram, or whatsapp where it is built in
     pub(crate) platform: PlatformKind,
     /// The file that holds the token; `-` reads it from standard input. A token is never an argument, where every user
-    /// of the machine could see it
+    /// of the machine could see it. WhatsApp has none: a code that the events tell is scanned with the phone
     #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: PathBuf,
+    pub(crate) token_file: Option<PathBuf>,
+    /// WhatsApp: link by a code that is typed on the phone with this number, instead of one that is scanned
+    #[arg(long, value_name = "DIGITS", conflicts_with = "token_file")]
+    pub(crate) phone: Option<String>,
     /// The channel's id [default: a new random UUID]
     #[arg(long, value_name = "UUID")]
     pub(crate) id: Option<ChannelId>,
@@ -192,6 +206,39 @@ pub(crate) struct ChannelAdd {
     /// Replace the channel that has this id
     #[arg(long, requires = "id")]
     pub(crate) replace: bool,
+}
+
+/// `session …`.
+#[cfg(feature = "whatsapp")]
+#[derive(Debug, Subcommand)]
+pub(crate) enum Session {
+    /// Write a channel's session into a file, encrypted with the key file's keys
+    Export {
+        /// The channel
+        id: ChannelId,
+        /// The file, which must not be there yet
+        #[arg(long, value_name = "FILE")]
+        to: PathBuf,
+    },
+    /// Take a session in; the channel must be disabled
+    Import {
+        /// The channel
+        id: ChannelId,
+        /// A file of `session export`, made with a key that this box's key file holds
+        #[arg(long, value_name = "FILE", required_unless_present = "baileys")]
+        from: Option<PathBuf>,
+        /// The folder of a multi-file auth state that Baileys has kept; nobody has to scan again
+        #[arg(long, value_name = "DIR", conflicts_with = "from")]
+        baileys: Option<PathBuf>,
+        /// Replace the session that is there
+        #[arg(long)]
+        replace: bool,
+    },
+    /// Remove a channel's session and its snapshots for good; the channel must be disabled
+    Delete {
+        /// The channel
+        id: ChannelId,
+    },
 }
 
 /// `send`.

@@ -12,7 +12,7 @@ use std::{
 const PORTS: [&str; 6] = ["queue", "registry", "directory", "session", "platform", "sink"];
 
 /// The types of one port that another may name: words of the contract between them, without behaviour.
-const SHARED_TYPES: [(&str, &str); 6] = [
+const SHARED_TYPES: [(&str, &str); 10] = [
     // Which network a channel is of: said by whoever lists channels or tells what happened on them.
     ("directory", "platform::PlatformKind"),
     ("sink", "platform::PlatformKind"),
@@ -20,8 +20,13 @@ const SHARED_TYPES: [(&str, &str); 6] = [
     ("platform", "directory::ChannelSpec"),
     // Under what right an event is stored.
     ("sink", "registry::Fence"),
-    // Under what right a session is written.
+    // Under what right a platform stores beside events, and a session is written.
+    ("platform", "registry::Fence"),
     ("session", "registry::Fence"),
+    // The session of a linked device: opened, and given to the library that speaks the protocol.
+    ("platform", "session::Sessions"),
+    ("platform", "session::DeviceSession"),
+    ("platform", "session::Right"),
     // Which lanes wait: stored by the registry, decided by the order of a queue.
     ("queue", "registry::LaneFact"),
 ];

@@ -10,6 +10,8 @@ mod reload;
 mod run;
 mod schema;
 mod send;
+#[cfg(feature = "whatsapp")]
+mod session;
 mod status;
 mod r#where;
 
@@ -32,6 +34,8 @@ pub(crate) fn perform(cli: Cli) -> Result<ExitCode, Failure> {
         Command::CheckConfig(options) if options.template => print(template().trim_end())?,
         Command::CheckConfig(options) => check_config::run(&load(&settings)?, &options)?,
         Command::Channel(command) => channel::run(&load(&settings)?, &command)?,
+        #[cfg(feature = "whatsapp")]
+        Command::Session(command) => session::run(&load(&settings)?, &command)?,
         Command::Send(options) => send::run(&load(&settings)?, &options)?,
         Command::Dead(command) => dead::run(&load(&settings)?, &command)?,
         Command::Where(options) => r#where::run(&settings, &options)?,

@@ -3,10 +3,11 @@
 use std::{net::IpAddr, time::Duration};
 
 use tracing::Level;
+use url::Url;
 
 use super::{
-    Address, BotWorker, Channels, Config, Events, Health, Jobs, Log, LogFormat, Problems, Supervisor, Telegram,
-    address,
+    Address, BotWorker, Channels, Config, Events, Health, Jobs, Log, LogFormat, Problems, Sessions, Snapshots,
+    Supervisor, Telegram, Whatsapp, address,
     keys::{self, Key},
     problem::Problem,
     reader::{Reader, size, whole, written},
@@ -39,6 +40,8 @@ pub(super) fn config(sources: &Sources) -> Result<Config, Problems> {
         queue: store(&mut read, &keys::QUEUE_URL),
         registry: store(&mut read, &keys::REGISTRY_URL),
         telegram: telegram(&mut read),
+        whatsapp: whatsapp(&mut read),
+        sessions: sessions(&mut read, sources),
         events: events(&mut read, sources),
         jobs: Jobs {
             prefetch: read.number(&keys::JOBS_PREFETCH, 1..=10_000) as u16,
@@ -86,6 +89,59 @@ fn telegram(read: &mut Reader<'_>) -> Telegram {
     }
 }
 
+fn whatsapp(read: &mut Reader<'_>) -> Whatsapp {
+    let endpoint = |text: &str| Url::parse(text).ok().filter(|url| matches!(url.scheme(), "ws" | "wss"));
+    Whatsapp {
+        version: read.read(&keys::WHATSAPP_VERSION, version),
+        device_name: read.read(&keys::WHATSAPP_DEVICE, device_name),
+        pre_keys: read.number(&keys::WHATSAPP_PRE_KEYS, 5..=812),
+        history: read.read(&keys::WHATSAPP_HISTORY, |text| matches!(text, "on" | "off").then_some(text == "on")),
+        largest_file: read
+            .read(&keys::WHATSAPP_LARGEST_FILE, |text| size(text).filter(|bytes| (1 << 20..=2 << 30).contains(bytes))),
+        endpoint: read.read_if_set(&keys::WHATSAPP_ENDPOINT, endpoint),
+    }
+}
+
+fn sessions(read: &mut Reader<'_>, sources: &Sources) -> Sessions {
+    let word = |text: &str| {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        (!text.is_empty() && text.bytes().all(fits)).then(|| text.to_owned())
+    };
+    Sessions {
+        snapshots: read.read_if_set(&keys::SESSIONS_SNAPSHOTS, snapshots),
+        snapshot_lag: read.duration(&keys::SESSIONS_LAG, SECOND..=HOUR),
+        s3_endpoint: read.web_address(&keys::SESSIONS_S3_ENDPOINT),
+        s3_region: read.read(&keys::SESSIONS_S3_REGION, word),
+        s3_access_key_id: read.read_if_set(&keys::SESSIONS_S3_KEY_ID, word),
+        s3_secret: secrets::read(&keys::SESSIONS_S3_SECRET, read, sources),
+    }
+}
+
+fn snapshots(text: &str) -> Option<Snapshots> {
+    if text == "off" {
+        return Some(Snapshots::Off);
+    }
+    if let Some(rest) = text.strip_prefix("s3://") {
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+        let known = (3..=63).contains(&bucket.len()) && bucket.bytes().all(fits);
+        return known.then(|| Snapshots::Bucket { bucket: bucket.to_owned(), prefix: prefix.to_owned() });
+    }
+    let path = std::path::PathBuf::from(text);
+    path.is_absolute().then_some(Snapshots::Directory(path))
+}
+
+fn version(text: &str) -> Option<(u32, u32, u32)> {
+    let mut numbers = text.split('.').map(whole);
+    let version = (numbers.next()??, numbers.next()??, numbers.next()??);
+    numbers.next().is_none().then_some(version)
+}
+
+fn device_name(text: &str) -> Option<String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b' ');
+    ((1..=50).contains(&text.len()) && text.bytes().all(fits)).then(|| text.to_owned())
+}
+
 fn events(read: &mut Reader<'_>, sources: &Sources) -> Events {
     Events {
         url: read.web_address(&keys::EVENTS_URL),
@@ -121,6 +177,13 @@ fn not_built_in(read: &mut Reader<'_>, key: &Key) {
 
 /// What each setting alone can't say.
 fn rules(read: &mut Reader<'_>, config: &Config) {
+    if let Some(Snapshots::Bucket { .. }) = &config.sessions.snapshots
+        && (config.sessions.s3_access_key_id.is_none() || config.sessions.s3_secret.is_empty())
+    {
+        let origin = read.origin(&keys::SESSIONS_SNAPSHOTS);
+        let expected = "sessions.s3_access_key_id and sessions.s3_secret_file too".to_owned();
+        read.problems.push(Problem::Unfit { origin, value: "a bucket".to_owned(), expected });
+    }
     let mut unfit = |key: &Key, value: Duration, expected: String| {
         let origin = read.origin(key);
         read.problems.push(Problem::Unfit { origin, value: written(value), expected });

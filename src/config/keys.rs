@@ -92,6 +92,44 @@ keys! {
         "a whole number from 1 to 6000", "20",
         "Messages a minute into one group; short bursts pass";
 
+    WHATSAPP_VERSION = "whatsapp.version", ["SHARDVISOR_WHATSAPP_VERSION"],
+        "three numbers with dots between", "2.3000.1035194821",
+        "The version of the web client that linked devices say they are; raise it when WhatsApp refuses it as outdated";
+    WHATSAPP_DEVICE = "whatsapp.device_name", ["SHARDVISOR_WHATSAPP_DEVICE_NAME"],
+        "1 to 50 letters, digits, dots, dashes, underscores and blanks", "shardvisor",
+        "The name shown on the phone among the linked devices";
+    WHATSAPP_PRE_KEYS = "whatsapp.pre_keys", ["SHARDVISOR_WHATSAPP_PRE_KEYS"],
+        "a whole number from 5 to 812", "812",
+        "One-time keys of a device that are kept at the server";
+    WHATSAPP_HISTORY = "whatsapp.history", ["SHARDVISOR_WHATSAPP_HISTORY"],
+        "on or off", "on",
+        "Whether history that the phone sends becomes events";
+    WHATSAPP_LARGEST_FILE = "whatsapp.largest_file", ["SHARDVISOR_WHATSAPP_LARGEST_FILE"],
+        "a size from 1M to 2G, such as 64M", "64M",
+        "No file that is sent or fetched is larger";
+    WHATSAPP_ENDPOINT = "whatsapp.endpoint", ["SHARDVISOR_WHATSAPP_ENDPOINT"],
+        "a ws: or wss: URL of a loopback address, in a loopback build alone", "",
+        "A simulator in place of WhatsApp";
+
+    SESSIONS_SNAPSHOTS = "sessions.snapshots", ["SHARDVISOR_SESSIONS_SNAPSHOTS"],
+        "an absolute path, s3://bucket/prefix, or off", "",
+        "Where snapshots of device sessions are kept, encrypted; `snapshots` in the data directory when absent";
+    SESSIONS_LAG = "sessions.snapshot_lag", ["SHARDVISOR_SESSIONS_SNAPSHOT_LAG"],
+        "a duration from 1s to 1h", "5m",
+        "How long after a change a snapshot is taken at the latest";
+    SESSIONS_S3_ENDPOINT = "sessions.s3_endpoint", ["SHARDVISOR_SESSIONS_S3_ENDPOINT"],
+        "an http: or https: URL", "",
+        "The server of the bucket, where it isn't Amazon's";
+    SESSIONS_S3_REGION = "sessions.s3_region", ["SHARDVISOR_SESSIONS_S3_REGION"],
+        "letters, digits and dashes", "us-east-1",
+        "The bucket's region";
+    SESSIONS_S3_KEY_ID = "sessions.s3_access_key_id", ["SHARDVISOR_SESSIONS_S3_ACCESS_KEY_ID"],
+        "letters, digits, dashes and underscores", "",
+        "The id of the bucket's access key";
+    SESSIONS_S3_SECRET = "sessions.s3_secret_file", ["SHARDVISOR_SESSIONS_S3_SECRET_FILE"], credential "s3-secret",
+        "the path of a file", "",
+        "The bucket's access key";
+
     EVENTS_URL = "events.url", ["SHARDVISOR_EVENTS_URL"],
         "an http: or https: URL", "",
         "The endpoint that gets every event, beside the channels' own handlers";

@@ -54,6 +54,10 @@ pub(crate) struct Config {
     pub(crate) registry: Address,
     /// Telegram.
     pub(crate) telegram: Telegram,
+    /// WhatsApp.
+    pub(crate) whatsapp: Whatsapp,
+    /// Device sessions.
+    pub(crate) sessions: Sessions,
     /// Events out.
     pub(crate) events: Events,
     /// Jobs.
@@ -101,6 +105,61 @@ pub(crate) struct Telegram {
     pub(crate) chat_messages_per_second: u32,
     /// Messages a minute into one group.
     pub(crate) group_messages_per_minute: u32,
+}
+
+/// `[whatsapp]`.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Whatsapp {
+    /// The version that linked devices say they are.
+    pub(crate) version: (u32, u32, u32),
+    /// Their name on the phone.
+    pub(crate) device_name: String,
+    /// One-time keys at the server.
+    pub(crate) pre_keys: u32,
+    /// Whether history becomes events.
+    pub(crate) history: bool,
+    /// Bytes of the largest file.
+    pub(crate) largest_file: u64,
+    /// A simulator in place of the platform.
+    #[serde(serialize_with = "shown_optional_url")]
+    pub(crate) endpoint: Option<Url>,
+}
+
+/// Where snapshots of sessions are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Snapshots {
+    /// Nowhere.
+    Off,
+    /// In a directory.
+    Directory(PathBuf),
+    /// In a bucket.
+    Bucket {
+        /// Its name.
+        bucket: String,
+        /// What names begin with.
+        prefix: String,
+    },
+}
+
+/// `[sessions]`.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Sessions {
+    /// Where snapshots are kept; absent: in the data directory.
+    pub(crate) snapshots: Option<Snapshots>,
+    /// How long after a change one is taken at the latest.
+    #[serde(serialize_with = "shown_duration")]
+    pub(crate) snapshot_lag: Duration,
+    /// The bucket's server.
+    #[serde(serialize_with = "shown_optional_url")]
+    pub(crate) s3_endpoint: Option<Url>,
+    /// The bucket's region.
+    pub(crate) s3_region: String,
+    /// The id of its access key.
+    pub(crate) s3_access_key_id: Option<String>,
+    /// Its access key.
+    #[serde(serialize_with = "shown_secrets")]
+    pub(crate) s3_secret: Vec<Secret>,
 }
 
 /// `[events]`.
@@ -224,6 +283,13 @@ impl Config {
     /// The file of the key by which tokens are encrypted.
     pub(crate) fn key_file(&self) -> PathBuf {
         self.key_file.clone().unwrap_or_else(|| self.data_dir.join("secret.key"))
+    }
+
+    /// Where snapshots of sessions are kept.
+    #[cfg(feature = "whatsapp")]
+    pub(crate) fn snapshots(&self) -> Snapshots {
+        let beside = || Snapshots::Directory(self.data_dir.join("snapshots"));
+        self.sessions.snapshots.clone().unwrap_or_else(beside)
     }
 
     /// A shard's worker id: bare with one shard, so that nothing changes for who runs just one.

@@ -8,6 +8,8 @@ mod child;
 mod ports;
 mod settings;
 mod stock;
+#[cfg(feature = "whatsapp")]
+mod whatsapp;
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,6 +24,8 @@ use tracing::{error, warn};
 
 pub(crate) use alone::{layout, run as run_alone};
 pub(crate) use ports::note_port;
+#[cfg(feature = "whatsapp")]
+pub(crate) use whatsapp::bucket;
 
 use self::ports::Opened;
 use crate::{
@@ -38,7 +42,7 @@ pub(crate) fn run_child(config: &Config, index: u32, link: ChildLink) -> Result<
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(4)
+        .max_blocking_threads(8)
         .build()
         .map_err(|error| Failure::Internal(format!("no runtime: {}", plain(&error))))
 }

@@ -63,7 +63,7 @@ pub(super) async fn open(config: &Config, index: u32, stock: &Stock) -> Result<O
         registry,
         directory: Arc::new(directory),
         outbox: Arc::new(EmbeddedOutbox::new(slot.clone())),
-        platforms: platforms(config, &clock)?,
+        platforms: platforms(config, &slot, &clock)?,
         metrics: stock.metrics.clone(),
         clock,
         progress: stock.progress.clone(),
@@ -92,7 +92,12 @@ fn directory_failure(error: DirectoryError) -> Failure {
     }
 }
 
-fn platforms(config: &Config, clock: &Arc<dyn Clock>) -> Result<Vec<Arc<dyn Platform>>, Failure> {
+#[cfg_attr(not(feature = "whatsapp"), allow(unused_variables, reason = "who keeps sessions is built in with them"))]
+fn platforms(
+    config: &Config,
+    slot: &Arc<SlotStore>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Vec<Arc<dyn Platform>>, Failure> {
     let telegram = TelegramConfig {
         api_url: config.telegram.api_url.clone(),
         poll_timeout: config.telegram.poll_timeout,
@@ -105,7 +110,11 @@ fn platforms(config: &Config, clock: &Arc<dyn Clock>) -> Result<Vec<Arc<dyn Plat
     };
     let telegram =
         Telegram::new(telegram, clock.clone()).map_err(|error| Failure::Config(format!("telegram: {error}")))?;
-    Ok(vec![Arc::new(telegram)])
+    #[allow(unused_mut, reason = "a build may know no other network")]
+    let mut all: Vec<Arc<dyn Platform>> = vec![Arc::new(telegram)];
+    #[cfg(feature = "whatsapp")]
+    all.extend(super::whatsapp::platform(config, slot, clock)?);
+    Ok(all)
 }
 
 /// Writes the port in use where `shardvisor status` and tests look for it.

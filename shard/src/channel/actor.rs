@@ -46,6 +46,8 @@ pub(super) enum Command {
     Restart { changed: bool },
     /// Come to an end.
     Stop,
+    /// A connection waits for a person.
+    Waits { life: u64 },
     /// A connection was answered.
     Up { life: u64 },
 }
@@ -146,7 +148,8 @@ impl Actor {
             Command::Restart { changed } => self.on(Event::Restart { changed }).await,
             Command::Stop => self.on(Event::Stop).await,
             Command::Up { life } if life == self.lives => self.on(Event::Up).await,
-            Command::Up { .. } => {}
+            Command::Waits { life } if life == self.lives => self.on(Event::Waits).await,
+            Command::Up { .. } | Command::Waits { .. } => {}
         }
     }
 

@@ -18,6 +18,7 @@ use crate::{
     event::Event,
     metrics::Metrics,
     platform::{Closed, Inbox},
+    registry::Fence,
     sink::{Batch, Destination, Outbox, OutboxError, Stored, handler_takes},
 };
 
@@ -133,6 +134,16 @@ impl Inbox for ChannelInbox {
 
     fn held(&self) -> Result<(), Closed> {
         if self.hold.is_proven() { Ok(()) } else { Err(Closed::Fenced) }
+    }
+
+    fn fence(&self) -> Fence {
+        self.hold.fence()
+    }
+
+    fn waits_for_person(&self) {
+        drop(self.permit.lock().expect("permit").take());
+        let _ = self.actor.send(Command::Waits { life: self.life });
+        self.heard();
     }
 
     fn connected(&self) {

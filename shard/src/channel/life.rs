@@ -9,7 +9,7 @@
 //! | Replaced     | somebody else uses the identity, repeatedly | 30 s of Up → Connected                                 | 30 s … 5 min, for ever     |
 //! | LoggedOut    | the credentials are dead                    | Kick, Restart (new token)                              | none                       |
 //! | Banned       | until a known time, or not known            | Kick, Restart, its end                                 | its end, if known          |
-//! | NeedsPairing | a device must be linked                     | Kick, Restart                                          | none                       |
+//! | NeedsPairing | a device must be linked                     | Kick, Restart; while a code is shown: Up, Ended        | none                       |
 //! | Parked       | set up wrongly, or refused too often        | Kick, Restart, a probe that gets through → Connected   | 5–10 min, or 30–33 min     |
 //!
 //! How an end is judged: `Transient` (also: nobody asked, yet it ended) backs off exponentially with jitter, but never
@@ -100,6 +100,7 @@ impl Life {
             Event::Restart { .. } if self.wanted && self.link == Link::Down => self.afresh(&mut out),
             Event::Restart { changed } if self.wanted => self.reconnect(changed, &mut out),
             Event::Up => self.up(now, &mut out),
+            Event::Waits => self.waits(&mut out),
             Event::Due => self.due(&mut out),
             Event::Ended(closed) => self.ended(closed, now, chance, &mut out),
             Event::Kick | Event::Restart { .. } => {}
@@ -169,6 +170,12 @@ impl Life {
             self.arm(self.policy.stable, out);
         } else {
             self.turn(State::Connected, None, out);
+        }
+    }
+
+    fn waits(&mut self, out: &mut Vec<Action>) {
+        if self.link == Link::Dialing {
+            self.turn(State::NeedsPairing, Some("a code is shown".to_owned()), out);
         }
     }
 

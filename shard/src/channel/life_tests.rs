@@ -192,6 +192,20 @@ fn a_lost_lease_ends_everything_without_a_word() {
     assert_eq!(life.on(Event::Ended(Closed::Fenced), secs(2), 0.5), [Action::Gone]);
 }
 
+/// Field report R04.
+#[test]
+fn a_code_that_is_shown_is_told_and_a_drop_meanwhile_backs_off() {
+    let mut life = started();
+    assert_eq!(life.on(Event::Waits, secs(1), 0.5), [Action::Tell]);
+    assert_eq!(life.state(), State::NeedsPairing);
+    let dropped = life.on(Event::Ended(transient(None)), secs(2), 0.5);
+    assert!(armed(&dropped).is_some() && life.state() == State::Reconnecting, "{dropped:?}");
+    life.on(Event::Due, secs(4), 0.5);
+    life.on(Event::Waits, secs(5), 0.5);
+    life.on(Event::Up, secs(6), 0.5);
+    assert_eq!(life.state(), State::Connected, "it was linked");
+}
+
 fn any_closed() -> impl Strategy<Value = Closed> {
     let reason = || "x".to_owned();
     prop_oneof![
@@ -216,6 +230,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         2 => Just(Event::Kick),
         2 => any::<bool>().prop_map(|changed| Event::Restart { changed }),
         6 => Just(Event::Up),
+        2 => Just(Event::Waits),
         6 => Just(Event::Due),
         12 => any_closed().prop_map(Event::Ended),
         1 => Just(Event::Lost),
@@ -236,7 +251,7 @@ proptest! {
             // What the actor would never do: fire a timer that isn't set, end or raise a connection that isn't there.
             match event {
                 Event::Due if !timer => continue,
-                Event::Up | Event::Ended(_) if !linked => continue,
+                Event::Up | Event::Waits | Event::Ended(_) if !linked => continue,
                 _ => {}
             }
             match &event {

@@ -107,6 +107,8 @@ pub enum Event {
     },
     /// The platform answered.
     Up,
+    /// The platform waits for a person to link the device.
+    Waits,
     /// The connection ended.
     Ended(Closed),
     /// The timer fired.

@@ -5,6 +5,8 @@
 
 #[cfg(feature = "telegram")]
 pub mod telegram;
+#[cfg(feature = "whatsapp")]
+pub mod whatsapp;
 
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
@@ -12,7 +14,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{directory::ChannelSpec, event::Event, job::Job};
+use crate::{directory::ChannelSpec, event::Event, job::Job, registry::Fence};
 
 /// Which network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -67,6 +69,13 @@ pub trait Inbox: Send + Sync + 'static {
     /// Whether the channel can be proven to be ours at this moment; to be asked before each read that the platform takes
     /// for a confirmation, since the process may have been stopped in between.
     fn held(&self) -> Result<(), Closed>;
+
+    /// Under what right the channel is run, for what a platform stores beside events.
+    fn fence(&self) -> Fence;
+
+    /// A person has to do something (scan a code) before the connection can be up. It goes on, and no longer counts as a
+    /// login in flight.
+    fn waits_for_person(&self);
 
     /// The connection is up, and proven so by an answer of the platform.
     fn connected(&self);
@@ -181,6 +190,11 @@ pub trait Platform: Send + Sync + 'static {
 
     /// What sends with the token alone; `None` where sending needs the connection.
     fn sender(&self, spec: &Arc<ChannelSpec>) -> Option<Arc<dyn Sender>>;
+
+    /// Gives up the channel's login, where the network has one: nobody can connect with it afterwards.
+    async fn log_out(&self, _: &Arc<ChannelSpec>) -> Result<(), Failed> {
+        Ok(())
+    }
 
     /// Holds the channel's connection until it ends or `stop` is cancelled, and says why it ended.
     /// One life: reconnecting is the channel's business.

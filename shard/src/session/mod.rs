@@ -10,6 +10,7 @@
 //! A snapshot goes to a bucket after changes, at most once in a bounded time, and when a connection ends in good order.
 //! Its name begins with the owner's fencing token, so that what a stale owner still writes is never the newest.
 
+mod anchor;
 mod backend;
 mod baileys;
 mod bucket;
@@ -26,7 +27,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-pub use baileys::ForeignSession;
+pub use anchor::Anchor;
+pub use baileys::{BaileysError, ForeignSession, read_baileys};
 pub use bucket::{Bucket, BucketError, S3Options};
 pub use device::DeviceSession;
 pub use keeper::{SessionKeeper, SnapshotPolicy};

@@ -33,6 +33,7 @@ pub(super) enum Kind {
     SentMessage = 18,
     PendingInbound = 19,
     MsgSecret = 20,
+    Anchor = 21,
 }
 
 /// The head of a channel's session.

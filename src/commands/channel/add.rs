@@ -24,16 +24,29 @@ use crate::{
 
 /// Adds the channel and prints its id.
 pub(super) fn run(config: &Config, options: &ChannelAdd) -> Result<(), Failure> {
-    if options.platform != PlatformKind::Telegram {
-        return Err(Failure::Usage(format!("{} is not built into this version: expected telegram", options.platform)));
-    }
+    let token = match options.platform {
+        PlatformKind::Telegram => {
+            let missing = || Failure::Usage("--token-file is missing: the file that holds the bot's token".to_owned());
+            let path = options.token_file.as_deref().ok_or_else(missing)?;
+            if options.phone.is_some() {
+                return Err(Failure::Usage("--phone: only WhatsApp links a device to a phone".to_owned()));
+            }
+            Some(token(path)?)
+        }
+        PlatformKind::Whatsapp if cfg!(feature = "whatsapp") => {
+            if options.token_file.is_some() {
+                return Err(Failure::Usage("--token-file: WhatsApp has no token; a device is linked to it".to_owned()));
+            }
+            options.phone.as_deref().map(phone).transpose()?
+        }
+        other => return Err(Failure::Usage(format!("{other} is not built into this version"))),
+    };
     let secret = options.handler_secret_file.as_deref().map(secret_file).transpose()?;
     let handler = handler(&options.handler, secret)?;
-    let token = token(&options.token_file)?;
     let spec = ChannelSpec {
         id: options.id.unwrap_or_else(|| ChannelId::from_uuid(Uuid::new_v4())),
         platform: options.platform,
-        token: Some(token),
+        token,
         handler,
         enabled: true,
         label: options.label.clone(),
@@ -64,6 +77,18 @@ fn token(path: &Path) -> Result<Secret, Failure> {
         Ok(token)
     } else {
         Err(wrong("is no bot token: expected <digits>:<key>".into()))
+    }
+}
+
+/// A phone number: it is kept like a secret, since it is a person's.
+fn phone(text: &str) -> Result<Secret, Failure> {
+    let digits = text.strip_prefix('+').unwrap_or(text);
+    let fits = (7..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let starts = !digits.starts_with('0');
+    if fits && starts {
+        Ok(Secret::new(digits))
+    } else {
+        Err(Failure::Usage("--phone: expected the number with its country code, digits alone".to_owned()))
     }
 }
 

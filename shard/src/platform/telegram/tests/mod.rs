@@ -97,6 +97,12 @@ impl Inbox for TestInbox {
         if self.fenced.load(Ordering::SeqCst) { Err(Closed::Fenced) } else { Ok(()) }
     }
 
+    fn fence(&self) -> crate::registry::Fence {
+        crate::registry::Fence { channel: channel(), token: 1 }
+    }
+
+    fn waits_for_person(&self) {}
+
     fn connected(&self) {
         self.connected.fetch_add(1, Ordering::SeqCst);
     }

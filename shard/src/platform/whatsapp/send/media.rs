@@ -1,0 +1,375 @@
+//! Files, both ways, and profile pictures.
+//!
+//! A file is fetched, sealed and passed on piece by piece through the disk; it is never whole in memory, and no longer than
+//! is allowed. Few are under way at a time.
+
+use std::{
+    io::{self, BufWriter, Write},
+    time::Duration,
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value, json};
+use tokio::time::timeout;
+use url::Url;
+use whatsapp_rust::{
+    Jid,
+    download::{DownloadParams, MediaType},
+    features::{MediaRetryResult, MediaReuploadRequest},
+    http::HttpStatusError,
+    media::{self, AudioOptions, DocumentOptions, ImageOptions, VideoOptions},
+    request::IqError,
+    upload::UploadResponse,
+    wacore::{
+        iq::contacts::{ProfilePictureSpec, ProfilePictureType},
+        upload::encrypt_media_streaming,
+    },
+    waproto::{
+        buffa::MessageField,
+        whatsapp::{self as wa, message::StickerMessage},
+    },
+};
+
+use super::super::{
+    files::{Draft, Stored, extension},
+    line::Link,
+};
+use super::{WhatsappSender, outcome, recipient, refused, retry, text};
+use crate::{
+    identity::ChannelId,
+    job::{DownloadMedia, FetchAvatar, MediaKind, SendMedia},
+    platform::{Done, Failed},
+};
+
+/// How long a file may take, one way.
+const TRANSFER: Duration = Duration::from_secs(600);
+/// How long the server of a file may take to begin, or a piece of it to come.
+const PIECE: Duration = Duration::from_secs(60);
+
+/// A file from somewhere, and its type as that place says.
+struct Fetched {
+    draft: Draft,
+    mime_type: Option<String>,
+}
+
+impl WhatsappSender {
+    /// Fetches the file of a `send_media` and passes it to the platform; the message that shows it.
+    pub(super) async fn uploaded(&self, link: &Link, data: &SendMedia) -> Result<wa::Message, Failed> {
+        let chat = recipient(&data.chat_id)?;
+        let _room = self.shared.transfers.acquire().await.map_err(|_| Failed::NotConnected)?;
+        let fetched = self.fetch(&data.url).await?;
+        let kind = media_type(data.kind);
+        let sealed = self.shared.files.draft().map_err(|error| disk(&error))?;
+        let plain = fetched.draft;
+        let (sealed, info) = blocking(move || {
+            let mut writer = BufWriter::new(sealed.open()?);
+            let info = encrypt_media_streaming(io::BufReader::new(plain.open()?), &mut writer, kind)
+                .map_err(io::Error::other)?;
+            writer.flush()?;
+            drop(writer);
+            Ok((sealed, info))
+        })
+        .await?;
+        link.held()?;
+        let uploaded = timeout(TRANSFER, link.client.upload_stream(sealed, info, kind)).await;
+        let uploaded = uploaded.map_err(|_| super::late())?.map_err(|error| media_error(&error))?;
+        let context = text::context(&chat, data.reply_to.as_deref(), &[], link)?.map(Box::new);
+        Ok(message(uploaded, data, fetched.mime_type, context))
+    }
+
+    /// A file by its URL, into a draft.
+    async fn fetch(&self, url: &str) -> Result<Fetched, Failed> {
+        let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url = url.ok_or_else(|| refused("rejected", "the file's URL is none of http: or https:"))?;
+        let failed = |error: reqwest::Error| Failed::Retry {
+            error: format!("the file could not be fetched: {}", error.without_url()),
+            after: None,
+        };
+        let sent = timeout(PIECE, self.shared.web.get(url).send()).await;
+        let mut response = sent.map_err(|_| super::late())?.map_err(failed)?;
+        let status = response.status();
+        if !status.is_success() {
+            let error = format!("the file's host answered {status}");
+            return Err(match status.as_u16() {
+                408 | 425 | 429 | 500.. => Failed::Retry { error, after: None },
+                _ => Failed::Permanent { reason: "rejected", error },
+            });
+        }
+        let limit = self.shared.config.largest_file;
+        let too_large = || refused("too_large", "the file is larger than is allowed");
+        if response.content_length().is_some_and(|length| length > limit) {
+            return Err(too_large());
+        }
+        let mime_type = response.headers().get(reqwest::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let mime_type = mime_type.map(str::to_owned);
+        let draft = self.shared.files.draft().map_err(|error| disk(&error))?;
+        let mut file =
+            tokio::fs::OpenOptions::new().write(true).open(&draft.path).await.map_err(|error| disk(&error))?;
+        let mut length = 0;
+        while let Some(piece) = timeout(PIECE, response.chunk()).await.map_err(|_| super::late())?.map_err(failed)? {
+            length += piece.len() as u64;
+            if length > limit {
+                return Err(too_large());
+            }
+            tokio::io::AsyncWriteExt::write_all(&mut file, &piece).await.map_err(|error| disk(&error))?;
+        }
+        tokio::io::AsyncWriteExt::flush(&mut file).await.map_err(|error| disk(&error))?;
+        Ok(Fetched { draft, mime_type })
+    }
+
+    /// Fetches a received file. One that is gone from the servers is asked of the phone, once.
+    pub(super) async fn download(&self, link: &Link, channel: ChannelId, data: &DownloadMedia) -> Result<Done, Failed> {
+        let announced = Announced::read(&data.media)?;
+        if announced.size.is_some_and(|size| size > self.shared.config.largest_file) {
+            return Err(refused("too_large", "the file is larger than is allowed"));
+        }
+        let _room = self.shared.transfers.acquire().await.map_err(|_| Failed::NotConnected)?;
+        let stored = match self.fetch_received(link, channel, &announced, &announced.path).await {
+            Err(Missing::Gone) => {
+                let path = self.ask_phone(link, data, &announced).await?;
+                let again = self.fetch_received(link, channel, &announced, &path).await;
+                again.map_err(|missing| missing.failed())?
+            }
+            other => other.map_err(|missing| missing.failed())?,
+        };
+        Ok(Done { provider_id: None, result: Some(told(&stored, announced.mime_type.as_deref())) })
+    }
+
+    async fn fetch_received(
+        &self,
+        link: &Link,
+        channel: ChannelId,
+        announced: &Announced,
+        path: &str,
+    ) -> Result<Stored, Missing> {
+        link.held().map_err(Missing::Other)?;
+        let draft = self.shared.files.draft().map_err(|error| Missing::Other(disk(&error)))?;
+        let file = draft.open().map_err(|error| Missing::Other(disk(&error)))?;
+        let params = announced.params(path);
+        let fetched = timeout(TRANSFER, link.client.download_from_params_to_writer(&params, file)).await;
+        let fetched = fetched.map_err(|_| Missing::Other(super::late()))?;
+        fetched.map_err(|error| match status(&error) {
+            Some(404 | 410) => Missing::Gone,
+            _ => Missing::Other(media_error(&error)),
+        })?;
+        let (files, end) = (self.shared.files.clone(), extension(announced.mime_type.as_deref()));
+        blocking(move || files.keep(&draft, channel, end)).await.map_err(Missing::Other)
+    }
+
+    /// Has the phone upload a file again; where it lies then.
+    async fn ask_phone(&self, link: &Link, data: &DownloadMedia, announced: &Announced) -> Result<String, Failed> {
+        let chat = recipient(&data.chat_id)?;
+        let sender = announced.sender.as_deref().map(recipient).transpose()?;
+        use whatsapp_rust::wacore_binary::JidExt;
+        let participant = sender.filter(|_| chat.is_group());
+        link.held()?;
+        let request = MediaReuploadRequest {
+            msg_id: &data.message_id,
+            chat_jid: &chat,
+            media_key: &announced.media_key,
+            is_from_me: announced.from_me,
+            participant: participant.as_ref(),
+        };
+        match link.client.media_reupload().request(&request).await {
+            Ok(MediaRetryResult::Success { direct_path }) => Ok(direct_path),
+            // The phone was asked and doesn't have it, or doesn't answer: asking again and again changes nothing.
+            Ok(_) => Err(refused("rejected", "the file is gone from the servers, and the phone can't give it again")),
+            Err(_) => {
+                Err(refused("rejected", "the file is gone from the servers, and the phone did not give it again"))
+            }
+        }
+    }
+
+    /// Fetches a profile picture. That it is hidden and that there is none are results too.
+    pub(super) async fn avatar(&self, link: &Link, channel: ChannelId, data: &FetchAvatar) -> Result<Done, Failed> {
+        let whose = recipient(&data.chat_id)?;
+        link.held()?;
+        let found = link.client.contacts().get_profile_picture(&whose, data.preview).await;
+        let picture = match found {
+            Ok(Some(picture)) => picture,
+            Ok(None) => return self.no_avatar(link, &whose, data).await,
+            Err(error) => return Err(retry(&error)),
+        };
+        let url = Url::parse(&picture.url).map_err(|_| refused("rejected", "the picture's address is none"))?;
+        let _room = self.shared.transfers.acquire().await.map_err(|_| Failed::NotConnected)?;
+        let request = whatsapp_rust::http::HttpRequest::get(url.as_str());
+        let answer = timeout(PIECE, self.shared.http.execute(request)).await;
+        let answer = answer.map_err(|_| super::late())?.map_err(|error| media_error(&error))?;
+        if answer.status_code != 200 {
+            let error = format!("the picture's host answered {}", answer.status_code);
+            return Err(Failed::Retry { error, after: None });
+        }
+        let files = self.shared.files.clone();
+        let stored = blocking(move || {
+            let draft = files.draft()?;
+            draft.open()?.write_all(&answer.body)?;
+            files.keep(&draft, channel, "jpg")
+        })
+        .await?;
+        let mut result = told(&stored, Some("image/jpeg"));
+        result["status"] = "stored".into();
+        result["picture_id"] = picture.id.into();
+        Ok(Done { provider_id: None, result: Some(result) })
+    }
+
+    /// The library takes a hidden picture and none for the same; the server doesn't.
+    async fn no_avatar(&self, link: &Link, whose: &Jid, data: &FetchAvatar) -> Result<Done, Failed> {
+        let kind = if data.preview { ProfilePictureType::Preview } else { ProfilePictureType::Full };
+        let status = match link.client.execute(ProfilePictureSpec::new(whose, kind)).await {
+            Err(IqError::ServerError { code: 401 | 403, .. }) => "hidden",
+            Ok(_) | Err(IqError::ServerError { code: 404, .. }) => "none",
+            Err(error) => return Err(super::again(outcome::iq(&error))),
+        };
+        Ok(Done { provider_id: None, result: Some(json!({ "status": status })) })
+    }
+}
+
+/// Why a received file did not come.
+enum Missing {
+    /// The servers don't have it any more.
+    Gone,
+    Other(Failed),
+}
+
+impl Missing {
+    fn failed(self) -> Failed {
+        match self {
+            Self::Gone => refused("rejected", "the file is gone from the servers"),
+            Self::Other(failed) => failed,
+        }
+    }
+}
+
+/// The `media` object of the event that announced a file.
+struct Announced {
+    kind: MediaType,
+    path: String,
+    mime_type: Option<String>,
+    size: Option<u64>,
+    media_key: Vec<u8>,
+    sum: Vec<u8>,
+    sealed_sum: Vec<u8>,
+    sender: Option<String>,
+    from_me: bool,
+}
+
+impl Announced {
+    fn read(media: &Map<String, Value>) -> Result<Self, Failed> {
+        let wrong = || refused("rejected", "the media object is not the one that an event announced");
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let extra = media.get("extra").and_then(Value::as_object).ok_or_else(wrong)?;
+        let bytes = |name: &str| extra.get(name).and_then(Value::as_str).and_then(|text| STANDARD.decode(text).ok());
+        let kind = match media.get("kind").and_then(Value::as_str).ok_or_else(wrong)? {
+            "image" => MediaType::Image,
+            "video" | "video_note" => MediaType::Video,
+            "audio" | "voice" => MediaType::Audio,
+            "document" => MediaType::Document,
+            "sticker" => MediaType::Sticker,
+            _ => return Err(wrong()),
+        };
+        Ok(Self {
+            kind,
+            path: media.get("reference").and_then(text).ok_or_else(wrong)?,
+            mime_type: media.get("mime_type").and_then(text),
+            size: media.get("size").and_then(Value::as_u64),
+            media_key: bytes("media_key").ok_or_else(wrong)?,
+            sum: bytes("file_sha256").ok_or_else(wrong)?,
+            sealed_sum: bytes("file_enc_sha256").ok_or_else(wrong)?,
+            sender: extra.get("sender").and_then(text),
+            from_me: extra.get("from_me").and_then(Value::as_bool).unwrap_or_default(),
+        })
+    }
+
+    fn params(&self, path: &str) -> DownloadParams {
+        let size = self.size.unwrap_or_default();
+        DownloadParams::encrypted(path, &self.media_key, &self.sum, &self.sealed_sum, size, self.kind)
+    }
+}
+
+fn told(stored: &Stored, mime_type: Option<&str>) -> Value {
+    json!({
+        "path": stored.path.display().to_string(),
+        "size": stored.size,
+        "sha256": stored.sha256,
+        "mime_type": mime_type,
+    })
+}
+
+fn media_type(kind: MediaKind) -> MediaType {
+    match kind {
+        MediaKind::Image => MediaType::Image,
+        MediaKind::Video => MediaType::Video,
+        MediaKind::Audio | MediaKind::Voice => MediaType::Audio,
+        MediaKind::Document => MediaType::Document,
+        MediaKind::Sticker => MediaType::Sticker,
+    }
+}
+
+fn message(
+    upload: UploadResponse,
+    data: &SendMedia,
+    mime_type: Option<String>,
+    context_info: Option<Box<wa::ContextInfo>>,
+) -> wa::Message {
+    let caption = data.caption.clone();
+    let mimetype = mime_type;
+    match data.kind {
+        MediaKind::Image => {
+            media::image_message(upload, ImageOptions { caption, mimetype, context_info, ..Default::default() })
+        }
+        MediaKind::Video => {
+            media::video_message(upload, VideoOptions { caption, mimetype, context_info, ..Default::default() })
+        }
+        MediaKind::Audio => media::audio_message(
+            upload,
+            AudioOptions { mimetype, ptt: Some(false), context_info, ..Default::default() },
+        ),
+        // A voice message is shown as one only in this form.
+        MediaKind::Voice => {
+            media::audio_message(upload, AudioOptions { ptt: Some(true), context_info, ..Default::default() })
+        }
+        MediaKind::Document => {
+            let file_name = data.file_name.clone();
+            let options = DocumentOptions { caption, mimetype, file_name, context_info, ..Default::default() };
+            media::document_message(upload, options)
+        }
+        MediaKind::Sticker => wa::Message {
+            sticker_message: MessageField::some(StickerMessage {
+                url: Some(upload.url),
+                direct_path: Some(upload.direct_path),
+                media_key: Some(upload.media_key.to_vec()),
+                file_sha256: Some(upload.file_sha256.to_vec()),
+                file_enc_sha256: Some(upload.file_enc_sha256.to_vec()),
+                file_length: Some(upload.file_length),
+                media_key_timestamp: Some(upload.media_key_timestamp),
+                mimetype: Some(mimetype.unwrap_or_else(|| "image/webp".to_owned())),
+                context_info: context_info.map(|context| MessageField::some(*context)).unwrap_or_default(),
+                ..Default::default()
+            }),
+            ..Default::default()
+        },
+    }
+}
+
+/// The HTTP status behind an error of the library, if that is what it is about.
+fn status(error: &whatsapp_rust::anyhow::Error) -> Option<u16> {
+    error.chain().find_map(|cause| cause.downcast_ref::<HttpStatusError>()).map(|error| error.status)
+}
+
+fn media_error(error: &whatsapp_rust::anyhow::Error) -> Failed {
+    let text = match status(error) {
+        Some(status) => format!("the media server answered {status}"),
+        None => "the media server could not be reached, or gave something else".to_owned(),
+    };
+    Failed::Retry { error: text, after: None }
+}
+
+fn disk(error: &io::Error) -> Failed {
+    Failed::Retry { error: format!("the place for files: {error}"), after: None }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Failed> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| Failed::Retry { error: "the work on a file panicked".to_owned(), after: None })?
+        .map_err(|error| disk(&error))
+}

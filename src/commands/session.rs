@@ -1,0 +1,101 @@
+//! `shardvisor session`: device sessions as an operator moves them. What holds one open is never written behind its back:
+//! the channel must be disabled, and its lease given back.
+
+use std::{io::Write, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
+
+use shard::{
+    clock::SystemClock,
+    identity::ChannelId,
+    keyring::Keyring,
+    session::{Import, TransferError, delete_session, export_session, import_session, read_baileys},
+    store::{BoxStore, Peers},
+};
+
+use crate::{
+    cli::Session,
+    commands::{
+        channel,
+        data::{self, block_on, store_failure},
+        print,
+    },
+    config::{Config, plain},
+    exit::Failure,
+    shard_process::bucket,
+};
+
+/// Does what was asked.
+pub(super) fn run(config: &Config, command: &Session) -> Result<(), Failure> {
+    data::enter(config)?;
+    let keyring = Keyring::open(&config.key_file()).map_err(|error| Failure::Config(error.to_string()))?;
+    let peers = Peers::new(&config.data_dir);
+    block_on(async {
+        match command {
+            Session::Export { id, to } => {
+                let file = export_session(&peers, config.shard_count, *id, &keyring, &SystemClock).await;
+                write(to, &file.map_err(failure)?)
+            }
+            Session::Import { id, from, baileys, replace } => {
+                at_rest(config, *id).await?;
+                let bytes;
+                let import = match (from, baileys) {
+                    (Some(file), _) => {
+                        bytes = std::fs::read(file)
+                            .map_err(|error| Failure::Usage(format!("{}: {}", file.display(), plain(&error))))?;
+                        Import::Snapshot(&bytes)
+                    }
+                    (None, Some(dir)) => {
+                        let read = read_baileys(dir).map_err(|error| Failure::Usage(error.to_string()))?;
+                        for told in &read.left_out {
+                            print(format_args!("left out: {told}"))?;
+                        }
+                        Import::Foreign(read)
+                    }
+                    (None, None) => return Err(Failure::Usage("--from or --baileys is missing".to_owned())),
+                };
+                let bucket = bucket(config)?;
+                let (count, bucket) = (config.shard_count, bucket.as_ref());
+                import_session(&peers, count, *id, &keyring, bucket, import, *replace).await.map_err(failure)
+            }
+            Session::Delete { id } => {
+                at_rest(config, *id).await?;
+                let bucket = bucket(config)?;
+                let deleted = delete_session(&peers, config.shard_count, *id, bucket.as_ref()).await;
+                if deleted.map_err(failure)? {
+                    return Ok(());
+                }
+                Err(Failure::GaveUp(format!("channel {id} has no session here")))
+            }
+        }
+    })
+}
+
+/// Refuses while the channel may be connected.
+async fn at_rest(config: &Config, id: ChannelId) -> Result<(), Failure> {
+    let known = channel::all(config).await?.into_iter().find(|channel| channel.id == id);
+    if known.is_some_and(|channel| channel.enabled) {
+        return Err(Failure::Usage(format!("channel {id} is enabled: `shardvisor channel disable {id}` first")));
+    }
+    let shared = BoxStore::open(&config.data_dir, Arc::new(SystemClock)).map_err(store_failure)?;
+    match shared.channel_holder(id).await.map_err(store_failure)? {
+        None => Ok(()),
+        Some(worker) => Err(Failure::GaveUp(format!("channel {id} is still held by {worker}: try again in a moment"))),
+    }
+}
+
+/// Writes a file for its owner alone; one that is there stays as it is.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::Usage(format!("{}: {}", path.display(), plain(&error)));
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)
+}
+
+fn failure(error: TransferError) -> Failure {
+    match error {
+        TransferError::Store(error) => store_failure(error),
+        TransferError::Bucket(_) | TransferError::NoSession(_) => Failure::GaveUp(error.to_string()),
+        TransferError::Key(_) => Failure::Config(error.to_string()),
+        TransferError::Taken(_) => Failure::Usage(format!("{error}; --replace takes its place")),
+        TransferError::Snapshot(_) | TransferError::OtherChannel { .. } => Failure::Usage(error.to_string()),
+        TransferError::Seal(_) => Failure::Internal(error.to_string()),
+    }
+}
