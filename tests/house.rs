@@ -12,7 +12,7 @@ use std::{
 const PORTS: [&str; 6] = ["queue", "registry", "directory", "session", "platform", "sink"];
 
 /// The types of one port that another may name: words of the contract between them, without behaviour.
-const SHARED_TYPES: [(&str, &str); 10] = [
+const SHARED_TYPES: [(&str, &str); 8] = [
     // Which network a channel is of: said by whoever lists channels or tells what happened on them.
     ("directory", "platform::PlatformKind"),
     ("sink", "platform::PlatformKind"),
@@ -24,9 +24,7 @@ const SHARED_TYPES: [(&str, &str); 10] = [
     ("platform", "registry::Fence"),
     ("session", "registry::Fence"),
     // The session of a linked device: opened, and given to the library that speaks the protocol.
-    ("platform", "session::Sessions"),
-    ("platform", "session::DeviceSession"),
-    ("platform", "session::Right"),
+    ("platform", "session"),
     // Which lanes wait: stored by the registry, decided by the order of a queue.
     ("queue", "registry::LaneFact"),
 ];

@@ -4,9 +4,12 @@
 //! conversation as the person at the other end sees it: that record is what "answered once" is judged by.
 //! Nothing here reaches a network other than loopback.
 
+mod line;
 pub mod script;
 pub mod telegram;
 pub mod traffic;
+#[cfg(feature = "whatsapp")]
+pub mod whatsapp;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
