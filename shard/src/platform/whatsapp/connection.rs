@@ -252,6 +252,7 @@ impl<'a> Connection<'a> {
         let _raw = self.client.acquire_raw_node_forwarding();
         let client = self.client.clone();
         let mut running = AbortOnDropHandle::new(tokio::spawn(async move { client.run().await }));
+        let mut has_ended = false;
         let _asking = self.ask_for_code();
         let mut progress = Progress::default();
         let mut deadline = Some(Instant::now() + self.shared.config.login_timeout);
@@ -270,7 +271,10 @@ impl<'a> Connection<'a> {
                         break Ok(End::CodesUsedUp);
                     }
                 }
-                ran = &mut running => break self.ran(ran, &mut progress, &mut deadline).await,
+                ran = &mut running => {
+                    has_ended = true;
+                    break self.ran(ran, &mut progress, &mut deadline).await;
+                }
                 () = sleep_until(deadline.unwrap_or(look).min(look)) => {
                     if deadline.is_some_and(|at| at <= Instant::now()) {
                         break Ok(progress.ending.take().unwrap_or(End::NoConnection {
@@ -287,7 +291,7 @@ impl<'a> Connection<'a> {
         self.line.stand(Standing::Down);
         self.link.hang_up();
         let ended = self.count(ended, &progress, life);
-        self.hang_up(running).await;
+        self.hang_up((!has_ended).then_some(running)).await;
         // What was decrypted and not stored while it ended is told again; what broke the session meanwhile goes first.
         if self.session.broken().is_cancelled() { Err(self.broken()) } else { ended }
     }
@@ -418,10 +422,12 @@ impl<'a> Connection<'a> {
     }
 
     /// Ends the client: what it holds in memory is written down.
-    async fn hang_up(&self, running: AbortOnDropHandle<()>) {
+    async fn hang_up(&self, running: Option<AbortOnDropHandle<()>>) {
         let in_order = async {
             self.client.disconnect().await;
-            let _ = running.await;
+            if let Some(running) = running {
+                let _ = running.await;
+            }
         };
         if timeout(GOOD_ORDER, in_order).await.is_err() {
             tracing::debug!(channel = %self.spec.id, "the connection was cut");

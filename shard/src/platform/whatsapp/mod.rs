@@ -15,6 +15,8 @@ mod line;
 mod runtime;
 mod seen;
 mod send;
+#[cfg(all(test, feature = "loopback"))]
+mod tests;
 
 use std::{
     collections::HashMap,
