@@ -2,11 +2,12 @@
 
 use std::process::Command;
 
-/// The features of everything behind the package, in words of cargo's tree.
+/// Everything behind the package, with the features that are on in it. (The tree of features itself names those that a
+/// dependency asks for, not those that the package's own turn on.)
 fn features(extra: &[&str]) -> String {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = Command::new(cargo)
-        .args(["tree", "--package", "shardvisor", "--edges", "normal,features", "--prefix", "none"])
+        .args(["tree", "--package", "shardvisor", "--edges", "normal", "--prefix", "none", "--format", "{p} {f}"])
         .args(["--offline", "--locked"])
         .args(extra)
         .current_dir(env!("CARGO_MANIFEST_DIR"))

@@ -42,7 +42,7 @@ pub(super) fn platform(
         history: config.whatsapp.history,
         largest_file: config.whatsapp.largest_file,
         endpoint: config.whatsapp.endpoint.clone(),
-        hurry: if LOOPBACK { 20 } else { 1 },
+        hurry: if LOOPBACK { 5 } else { 1 },
         ..WhatsappConfig::new(config.data_dir.join("media"))
     };
     let whatsapp = Whatsapp::new(settings, sessions).map_err(|error| Failure::Config(error.to_string()))?;

@@ -24,6 +24,8 @@ use crate::{
 
 /// Adds the channel and prints its id.
 pub(super) fn run(config: &Config, options: &ChannelAdd) -> Result<(), Failure> {
+    let secret = options.handler_secret_file.as_deref().map(secret_file).transpose()?;
+    let handler = handler(&options.handler, secret)?;
     let token = match options.platform {
         PlatformKind::Telegram => {
             let missing = || Failure::Usage("--token-file is missing: the file that holds the bot's token".to_owned());
@@ -41,8 +43,6 @@ pub(super) fn run(config: &Config, options: &ChannelAdd) -> Result<(), Failure> 
         }
         other => return Err(Failure::Usage(format!("{other} is not built into this version"))),
     };
-    let secret = options.handler_secret_file.as_deref().map(secret_file).transpose()?;
-    let handler = handler(&options.handler, secret)?;
     let spec = ChannelSpec {
         id: options.id.unwrap_or_else(|| ChannelId::from_uuid(Uuid::new_v4())),
         platform: options.platform,

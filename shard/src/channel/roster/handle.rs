@@ -232,8 +232,15 @@ impl Channels for RosterHandle {
         Ok(known)
     }
 
-    /// Returns when the connection is closed and its lease given back. Giving up a login is for networks that have one.
-    async fn disconnect(&self, channel: ChannelId, _logout: bool) -> Result<bool, DirectoryError> {
+    /// Returns when the connection is closed and its lease given back. A login can be given up only while it is used: one
+    /// that can't be reached now stays valid, and the job is tried again.
+    async fn disconnect(&self, channel: ChannelId, logout: bool) -> Result<bool, DirectoryError> {
+        let page = self.book.pages.read().expect("pages").get(&channel).cloned();
+        if logout && let Some(page) = page {
+            let given_up = page.platform.log_out(&page.post.spec()).await;
+            given_up
+                .map_err(|error| DirectoryError::Unavailable(format!("the login could not be given up: {error}")))?;
+        }
         let known = self.directory.set_enabled(channel, false).await?;
         if known {
             let (stopped, is_stopped) = oneshot::channel();

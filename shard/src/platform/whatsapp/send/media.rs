@@ -9,6 +9,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 use url::Url;
@@ -36,9 +37,10 @@ use super::super::{
 };
 use super::{WhatsappSender, outcome, recipient, refused, retry, text};
 use crate::{
+    event::{Event, EventKind},
     identity::ChannelId,
-    job::{DownloadMedia, FetchAvatar, MediaKind, SendMedia},
-    platform::{Done, Failed},
+    job::{DownloadMedia, FetchAvatar, Job, MediaKind, SendMedia},
+    platform::{Done, Failed, PlatformKind},
 };
 
 /// How long a file may take, one way.
@@ -118,7 +120,8 @@ impl WhatsappSender {
     }
 
     /// Fetches a received file. One that is gone from the servers is asked of the phone, once.
-    pub(super) async fn download(&self, link: &Link, channel: ChannelId, data: &DownloadMedia) -> Result<Done, Failed> {
+    pub(super) async fn download(&self, link: &Link, job: &Job, data: &DownloadMedia) -> Result<Done, Failed> {
+        let (channel, job, message) = (job.channel, job.id.as_str(), data.message_id.as_str());
         let announced = Announced::read(&data.media)?;
         if announced.size.is_some_and(|size| size > self.shared.config.largest_file) {
             return Err(refused("too_large", "the file is larger than is allowed"));
@@ -132,7 +135,18 @@ impl WhatsappSender {
             }
             other => other.map_err(|missing| missing.failed())?,
         };
-        Ok(Done { provider_id: None, result: Some(told(&stored, announced.mime_type.as_deref())) })
+        let result = told(&stored, announced.mime_type.as_deref());
+        let mut data = about(&data.chat_id, &result);
+        data.insert("message_id".to_owned(), message.into());
+        self.tell(link, channel, &format!("media/{job}"), EventKind::MediaStored(data)).await?;
+        Ok(Done { provider_id: None, result: Some(result) })
+    }
+
+    /// Stores an event of what was stored.
+    async fn tell(&self, link: &Link, channel: ChannelId, key: &str, kind: EventKind) -> Result<(), Failed> {
+        let event = Event::new(channel, PlatformKind::Whatsapp, None, Timestamp::now(), key, kind);
+        let stored = link.inbox.store(vec![event], None).await;
+        stored.map_err(|_| Failed::Retry { error: "what was stored could not be told".to_owned(), after: None })
     }
 
     async fn fetch_received(
@@ -181,7 +195,14 @@ impl WhatsappSender {
     }
 
     /// Fetches a profile picture. That it is hidden and that there is none are results too.
-    pub(super) async fn avatar(&self, link: &Link, channel: ChannelId, data: &FetchAvatar) -> Result<Done, Failed> {
+    pub(super) async fn avatar(&self, link: &Link, job: &Job, data: &FetchAvatar) -> Result<Done, Failed> {
+        let result = self.picture(link, job.channel, data).await?;
+        let kind = EventKind::AvatarStored(about(&data.chat_id, &result));
+        self.tell(link, job.channel, &format!("avatar/{}", job.id), kind).await?;
+        Ok(Done { provider_id: None, result: Some(result) })
+    }
+
+    async fn picture(&self, link: &Link, channel: ChannelId, data: &FetchAvatar) -> Result<Value, Failed> {
         let whose = recipient(&data.chat_id)?;
         link.held()?;
         let found = link.client.contacts().get_profile_picture(&whose, data.preview).await;
@@ -209,18 +230,18 @@ impl WhatsappSender {
         let mut result = told(&stored, Some("image/jpeg"));
         result["status"] = "stored".into();
         result["picture_id"] = picture.id.into();
-        Ok(Done { provider_id: None, result: Some(result) })
+        Ok(result)
     }
 
     /// The library takes a hidden picture and none for the same; the server doesn't.
-    async fn no_avatar(&self, link: &Link, whose: &Jid, data: &FetchAvatar) -> Result<Done, Failed> {
+    async fn no_avatar(&self, link: &Link, whose: &Jid, data: &FetchAvatar) -> Result<Value, Failed> {
         let kind = if data.preview { ProfilePictureType::Preview } else { ProfilePictureType::Full };
         let status = match link.client.execute(ProfilePictureSpec::new(whose, kind)).await {
             Err(IqError::ServerError { code: 401 | 403, .. }) => "hidden",
             Ok(_) | Err(IqError::ServerError { code: 404, .. }) => "none",
             Err(error) => return Err(super::again(outcome::iq(&error))),
         };
-        Ok(Done { provider_id: None, result: Some(json!({ "status": status })) })
+        Ok(json!({ "status": status }))
     }
 }
 
@@ -284,6 +305,13 @@ impl Announced {
         let size = self.size.unwrap_or_default();
         DownloadParams::encrypted(path, &self.media_key, &self.sum, &self.sealed_sum, size, self.kind)
     }
+}
+
+/// An event's data: what came of it, and for which chat.
+fn about(chat: &str, result: &Value) -> Map<String, Value> {
+    let mut data = result.as_object().cloned().unwrap_or_default();
+    data.insert("chat_id".to_owned(), chat.into());
+    data
 }
 
 fn told(stored: &Stored, mime_type: Option<&str>) -> Value {

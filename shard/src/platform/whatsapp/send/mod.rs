@@ -158,8 +158,8 @@ impl Sender for WhatsappSender {
             Task::Revoke(data) => self.revoke(&link, data).await,
             Task::MarkRead(data) => self.mark_read(&link, data).await,
             Task::ResyncHistory(data) => self.resync(&link, data).await,
-            Task::DownloadMedia(data) => self.download(&link, job.channel, data).await,
-            Task::FetchAvatar(data) => self.avatar(&link, job.channel, data).await,
+            Task::DownloadMedia(data) => self.download(&link, job, data).await,
+            Task::FetchAvatar(data) => self.avatar(&link, job, data).await,
             Task::GroupCreate(_)
             | Task::GroupUpdateSubject(_)
             | Task::GroupUpdateDescription(_)

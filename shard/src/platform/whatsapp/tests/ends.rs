@@ -80,3 +80,31 @@ async fn a_logout_unlinks_the_device_and_removes_its_session() {
     });
     anew.await;
 }
+
+/// Field report R17.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_without_a_sound_is_dead() {
+    let mut world = World::linked_as(|config| WhatsappConfig { idle_limit: Duration::from_secs(2), ..config }).await;
+    world.server.fault(On::any(), Fault::Lost, ALWAYS);
+    let closed = world.ended().await;
+    assert!(matches!(closed, Closed::Transient { .. }), "{closed:?}");
+}
+
+/// Contract: Q9. Field report R02.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_waits_for_the_connection_and_a_logged_out_channel_refuses_it_for_good() {
+    let mut world = World::linked().await;
+    world.close().await;
+    let text = job("early", "send", json!({"chat_id": world.peer.number(), "text": "early"}));
+    let (whatsapp, early) = (world.whatsapp.clone(), text.clone());
+    let waiting = tokio::spawn(async move {
+        let sender = whatsapp.sender(&spec(None)).expect("a sender");
+        sender.perform(&early, whatsapp.provider_id(&early).as_deref()).await
+    });
+    world.again();
+    waiting.await.expect("no panic").expect("sent");
+    world.server.end(&world.device, End::Removed);
+    world.ended().await;
+    let refused = world.perform(&text).await;
+    assert!(matches!(refused, Err(Failed::Permanent { reason: "logged_out", .. })), "{refused:?}");
+}

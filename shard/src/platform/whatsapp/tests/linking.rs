@@ -39,16 +39,8 @@ async fn a_code_that_is_typed_on_the_phone_links_the_device_too() {
 async fn codes_that_nobody_scans_end_after_three_windows_and_cost_no_backoff() {
     let server = WhatsApp::start().await.expect("listening");
     let dir = tempfile::tempdir().expect("directory");
-    let whatsapp = {
-        let holder = Holder { worker: "test".into(), incarnation: 1 };
-        let clock: Arc<dyn crate::clock::Clock> = Arc::new(SystemClock);
-        let slot = SlotStore::open(dir.path(), ShardId { index: 0, count: 1 }, &holder, clock.clone()).expect("opened");
-        let keyring = Arc::new(Keyring::open(&dir.path().join("secret.key")).expect("keys"));
-        let sessions = SessionKeeper::new(slot, keyring, None, SnapshotPolicy::default(), clock);
-        // A window of 160 s, two hundred times as fast.
-        let config = WhatsappConfig { hurry: 200, ..config(&server, dir.path()) };
-        Arc::new(Whatsapp::new(config, sessions).expect("set up"))
-    };
+    // A window of 160 s, twenty times as fast.
+    let whatsapp = whatsapp_as(WhatsappConfig { hurry: 20, ..config(&server, dir.path()) }, dir.path(), 1);
     let inbox = Arc::new(TestInbox::default());
     let living = live(&whatsapp, &inbox, &CancellationToken::new(), spec(None));
     let closed = tokio::time::timeout(SOON, living).await.expect("in time").expect("no panic");

@@ -212,19 +212,23 @@ pub(super) fn config(server: &WhatsApp, dir: &Path) -> WhatsappConfig {
         version: (2, 3000, 1),
         pre_keys: 20,
         endpoint: Some(server.url().parse().expect("a URL")),
-        hurry: 20,
+        hurry: 5,
         ..WhatsappConfig::new(dir.join("media"))
     }
 }
 
 /// A shard's WhatsApp over a directory, as one process has it.
 pub(super) fn whatsapp(server: &WhatsApp, dir: &Path, incarnation: u64) -> Arc<Whatsapp> {
+    whatsapp_as(config(server, dir), dir, incarnation)
+}
+
+pub(super) fn whatsapp_as(config: WhatsappConfig, dir: &Path, incarnation: u64) -> Arc<Whatsapp> {
     let holder = Holder { worker: "test".into(), incarnation };
     let clock: Arc<dyn crate::clock::Clock> = Arc::new(SystemClock);
     let slot = SlotStore::open(dir, ShardId { index: 0, count: 1 }, &holder, clock.clone()).expect("opened");
     let keyring = Arc::new(Keyring::open(&dir.join("secret.key")).expect("keys"));
     let sessions = SessionKeeper::new(slot, keyring, None, SnapshotPolicy::default(), clock);
-    Arc::new(Whatsapp::new(config(server, dir), sessions).expect("set up"))
+    Arc::new(Whatsapp::new(config, sessions).expect("set up"))
 }
 
 /// One channel that is linked to a phone, and a peer to chat with.
@@ -253,10 +257,14 @@ pub(super) fn live(
 impl World {
     /// Linked, logged in, ready.
     pub(super) async fn linked() -> Self {
+        Self::linked_as(|config| config).await
+    }
+
+    pub(super) async fn linked_as(change: impl FnOnce(WhatsappConfig) -> WhatsappConfig) -> Self {
         let server = WhatsApp::start().await.expect("listening");
         let (owner, peer) = (server.phone("4915100000001"), server.phone("4915100000002"));
         let dir = tempfile::tempdir().expect("directory");
-        let whatsapp = whatsapp(&server, dir.path(), 1);
+        let whatsapp = whatsapp_as(change(config(&server, dir.path())), dir.path(), 1);
         let (inbox, stop) = (Arc::new(TestInbox::default()), CancellationToken::new());
         let living = live(&whatsapp, &inbox, &stop, spec(None));
         let code = inbox.code("qr", 0).await;
