@@ -62,6 +62,10 @@ impl Wire {
         let conflict = |kind: &'static str| el("conflict").attr("type", kind).build();
         match end {
             End::Failure(reason) => self.send(el("failure").attr("reason", reason.to_string()).build()),
+            End::Banned(time) => {
+                let failure = el("failure").attr("reason", "402").attr("code", "101");
+                self.send(failure.attr("expire", time.as_secs().to_string()).build());
+            }
             End::Error(code) => self.send(el("stream:error").attr("code", code.to_string()).build()),
             End::Unnamed => self.send(el("stream:error").build()),
             End::Replaced => self.send(el("stream:error").children([conflict("replaced")]).build()),
@@ -107,6 +111,9 @@ pub(super) async fn serve(server: Arc<Server>, socket: Socket, cutter: Cutter) -
     read
 }
 
+/// How long a client may take to leave after it was told why it has to.
+const LINGER: Duration = Duration::from_millis(500);
+
 async fn write(mut outbox: mpsc::UnboundedReceiver<Out>, mut writer: Writer, cipher: NoiseCipher) {
     let mut counter = 0;
     while let Some(Out::Node(node)) = outbox.recv().await {
@@ -121,6 +128,8 @@ async fn write(mut outbox: mpsc::UnboundedReceiver<Out>, mut writer: Writer, cip
             break;
         }
     }
+    // A client that was told to leave closes by itself; what it still waits for never comes.
+    let _ = tokio::time::timeout(LINGER, async { while outbox.recv().await.is_some() {} }).await;
     writer.close().await;
 }
 

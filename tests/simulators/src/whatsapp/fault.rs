@@ -28,6 +28,8 @@ pub const ALWAYS: u32 = u32::MAX;
 pub enum End {
     /// `<failure reason=…>`: 401 logged out, 402 banned for a while, 403 locked, 405 outdated, ….
     Failure(u16),
+    /// `<failure reason=402>` for so long.
+    Banned(Duration),
     /// `<stream:error code=…>`: 503, 500, 515 restart, 516 removed, ….
     Error(u16),
     /// `<stream:error>` with no code at all.
