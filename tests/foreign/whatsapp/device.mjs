@@ -40,7 +40,17 @@ function describe(message) {
   const content = baileys.extractMessageContent(message.message) ?? {};
   const kind = baileys.getContentType(content);
   const text = content.conversation ?? content.extendedTextMessage?.text ?? content[kind]?.caption ?? content[kind]?.text;
-  return { id: message.key.id, chat: message.key.remoteJid, from: message.key.participant ?? message.key.remoteJid, mine: message.key.fromMe, kind, text };
+  return { id: message.key.id, chat: message.key.remoteJid, from: message.key.participant ?? message.key.remoteJid, mine: message.key.fromMe, status: message.status, kind, text };
+}
+
+// What is gone from the host is asked of the phone once.
+async function open(message) {
+  try {
+    return await baileys.downloadMediaMessage(message, "buffer", {});
+  } catch (error) {
+    if (error?.output?.statusCode !== 404) throw error;
+    return baileys.downloadMediaMessage(await socket.updateMediaMessage(message), "buffer", {});
+  }
 }
 
 function connect() {
@@ -52,7 +62,10 @@ function connect() {
     browser: baileys.Browsers.ubuntu("Chrome"),
     getMessage: async (key) => messages.get(key.id),
   });
-  socket.ev.on("creds.update", saveCreds);
+  socket.ev.on("creds.update", async ({ accountSyncCounter }) => {
+    await saveCreds();
+    if (accountSyncCounter) tell({ event: "synced" });
+  });
   socket.ev.on("connection.update", ({ qr, connection, lastDisconnect }) => {
     if (qr) tell({ event: "code", code: qr });
     if (connection === "open") tell({ event: "open", me: socket.user.id });
@@ -73,10 +86,10 @@ function connect() {
         tell(what);
         continue;
       }
-      baileys
-        .downloadMediaMessage(message, "buffer", {}, { logger: silent, reuploadRequest: socket.updateMediaMessage })
-        .then((bytes) => tell({ ...what, bytes: bytes.toString("base64") }))
-        .catch((error) => tell({ ...what, failed: String(error) }));
+      open(message).then(
+        (bytes) => tell({ ...what, bytes: bytes.toString("base64") }),
+        (error) => tell({ ...what, failed: String(error) }),
+      );
     }
   });
   socket.ev.on("messages.update", (updates) => {

@@ -1,7 +1,10 @@
 //! One connection: handshake, then stanzas both ways until either side ends it.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -48,6 +51,7 @@ pub(super) struct Wire {
     pub(super) id: u64,
     out: mpsc::UnboundedSender<Out>,
     cutter: Cutter,
+    ended: Arc<AtomicBool>,
 }
 
 impl Wire {
@@ -76,6 +80,12 @@ impl Wire {
             End::Cut => self.cutter.cut(),
         }
         let _ = self.out.send(Out::Close);
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// Whether the client was told to leave. It may not have left yet.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     fn end_later(&self, end: End, after: Duration) {
@@ -99,7 +109,7 @@ pub(super) async fn serve(server: Arc<Server>, socket: Socket, cutter: Cutter) -
     let (mut reader, mut writer) = frames::split(socket);
     let secured = handshake::shake(&server.identity, &mut reader, &mut writer).await?;
     let (out, outbox) = mpsc::unbounded_channel();
-    let wire = Wire { id: server.next.fetch_add(1, Ordering::Relaxed), out, cutter };
+    let wire = Wire { id: server.next.fetch_add(1, Ordering::Relaxed), out, cutter, ended: Arc::default() };
     let writing = tokio::spawn(write(outbox, writer, secured.to_client));
     let me = login::admit(&server, &wire, secured.pattern, &secured.payload);
     let mut session = Session { server, wire, me };

@@ -161,8 +161,9 @@ impl Baileys {
     }
 
     async fn end(mut self) {
-        // The end of its input is its sign to leave.
-        drop(self.pipes);
+        // The end of its input is its sign to leave; what it still tells has to go somewhere.
+        let Pipes { stdin, stdout: _told, .. } = self.pipes.into_inner();
+        drop(stdin);
         let ended = tokio::time::timeout(SOON, self.child.wait()).await.expect("it ends in time").expect("waited");
         assert!(ended.success(), "{ended}");
     }
@@ -191,6 +192,11 @@ async fn baileys_links_logs_in_again_and_talks_with_a_phone() {
     let read = bob.wait_for_text("hello phone", SOON).await.expect("read");
     assert_eq!((read.id, &read.from), (id, &address));
     alice.wait_for_text("hello phone", SOON).await.expect("a copy on its own phone");
+    // Before that, it would wait for its history after the next login.
+    device.wait_for("the first sync", |event| (event["event"] == "synced").then_some(())).await;
+    // Nor does it read twice what it could not acknowledge.
+    let acknowledged = || (whatsapp.waiting_for(&address) == 0).then_some(());
+    whatsapp.wait_for("an empty mailbox", SOON, acknowledged).await.expect("empty");
     device.end().await;
 
     bob.say(alice.number(), "while you were away").await.expect("written");

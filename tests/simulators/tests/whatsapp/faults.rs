@@ -28,14 +28,15 @@ async fn a_message_that_is_never_acknowledged_is_delivered_again() {
     let whatsapp = WhatsApp::start().await.expect("a free port");
     let (alice, bob) = (whatsapp.phone("15550000001"), whatsapp.phone("15550000002"));
     let (device, address) = Device::of(&whatsapp, &alice).await;
-    whatsapp.fault(On::from_device("receipt").and_word("inactive"), Fault::Lost, 1);
-    let id = bob.say(alice.number(), "hold on").await.expect("written");
+    let id = "3EB0CCCCCCCCCCCCCCCC";
+    let fault = whatsapp.fault(On::from_device("receipt").and_id(id), Fault::Lost, 1);
+    bob.send_as(id, alice.number(), wa::Message::text("hold on")).await.expect("written");
     device.text("hold on").await;
-    assert_eq!(whatsapp.waiting_for(&address), 1);
+    whatsapp.wait_for("the loss", SOON, || (whatsapp.fired(fault) == 1).then_some(())).await.expect("lost");
     whatsapp.end(&address, End::Cut);
     let delivered = || {
         let stanzas = whatsapp.stanzas();
-        let same = stanzas.iter().filter(|stanza| stanza.way == Way::ToDevice && stanza.id.as_ref() == Some(&id));
+        let same = stanzas.iter().filter(|stanza| stanza.way == Way::ToDevice && stanza.id.as_deref() == Some(id));
         (same.count() == 2).then_some(())
     };
     whatsapp.wait_for("a second delivery", SOON, delivered).await.expect("delivered again");

@@ -43,11 +43,7 @@ async fn receipts_reach_whoever_wrote() {
     let id = device.say(&bob.jid(), "I am").await;
     let receipt = |kind: ReceiptType, id: String| {
         move |event: &Event| match event {
-            Event::Receipt(receipt)
-                if receipt.r#type == kind && receipt.message_ids.iter().any(|known| *known == id) =>
-            {
-                Some(())
-            }
+            Event::Receipt(receipt) if receipt.r#type == kind && receipt.message_ids.contains(&id) => Some(()),
             _ => None,
         }
     };
