@@ -6,6 +6,9 @@
 mod ledger;
 mod population;
 mod summary;
+mod telegram;
+#[cfg(feature = "whatsapp")]
+mod whatsapp;
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -90,8 +93,24 @@ impl Traffic {
         plan: Plan,
         told: impl FnMut(&Told) + Send + 'static,
     ) -> Self {
+        let (chats, answers) = telegram::chats(telegram, bots, plan.users_per_bot);
+        Self::among(population::Population::new(chats, answers, plan, Box::new(told)))
+    }
+
+    /// Lets people chat with these accounts on WhatsApp, whose devices answer, and tells of each answer.
+    #[cfg(feature = "whatsapp")]
+    pub fn start_whatsapp(
+        whatsapp: &crate::whatsapp::WhatsApp,
+        accounts: &[crate::whatsapp::Phone],
+        plan: Plan,
+        told: impl FnMut(&Told) + Send + 'static,
+    ) -> Self {
+        let (chats, answers) = whatsapp::chats(whatsapp, accounts, plan.users_per_bot);
+        Self::among(population::Population::new(chats, answers, plan, Box::new(told)))
+    }
+
+    fn among(population: population::Population) -> Self {
         let stop = CancellationToken::new();
-        let population = population::Population::new(telegram, bots, plan, Box::new(told));
         Self { task: tokio::spawn(population.chat(stop.clone())), stop }
     }
 

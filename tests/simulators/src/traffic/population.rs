@@ -11,23 +11,41 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{Outcome, Plan, Summary, Told, ledger::Ledger};
-use crate::telegram::{BotHandle, Telegram, User};
 
 /// How far a rate may fall behind and still be caught up with.
 const CATCH_UP: Duration = Duration::from_millis(200);
-/// The first person's id; far from the small numbers that tests pick by hand.
-const FIRST_ID: i64 = 1_000_000;
 
-struct Answer {
-    bot: i64,
-    chat: i64,
-    text: String,
-    at: Instant,
+/// What somebody at the other end wrote, as it was shown.
+pub(super) struct Answer {
+    /// Who wrote, by the id that the platform has for them.
+    pub(super) bot: i64,
+    /// In which chat.
+    pub(super) chat: i64,
+    pub(super) text: String,
+    pub(super) at: Instant,
+}
+
+/// A person's side of a private chat.
+pub(super) trait Voice: Send {
+    /// Says something without waiting for what becomes of it.
+    fn say(&self, text: &str);
+}
+
+/// A chat between a person and whoever answers there.
+pub(super) struct Chat {
+    /// Who answers, by place.
+    pub(super) place: usize,
+    /// Who answers, by the id that the platform has for them.
+    pub(super) bot: i64,
+    /// The chat, by the id that the platform has for it.
+    pub(super) chat: i64,
+    pub(super) voice: Box<dyn Voice>,
 }
 
 struct Person {
     bot: usize,
-    chat: User,
+    chat: i64,
+    voice: Box<dyn Voice>,
     sent: u64,
 }
 
@@ -46,38 +64,33 @@ pub(super) struct Population {
 }
 
 impl Population {
-    pub(super) fn new(telegram: &Telegram, bots: &[BotHandle], plan: Plan, told: Box<dyn FnMut(&Told) + Send>) -> Self {
-        let (heard, answers) = mpsc::unbounded_channel();
-        telegram.watch(move |seen| {
-            if seen.entry.is_answer() {
-                let text = seen.entry.text.clone().unwrap_or_default();
-                // Nobody listens any more once the run is over.
-                let _ = heard.send(Answer { bot: seen.bot, chat: seen.entry.chat, text, at: Instant::now() });
-            }
-        });
+    /// Those in `chats`, who speak in this order when their turns come at once.
+    pub(super) fn new(
+        chats: Vec<Chat>,
+        answers: mpsc::UnboundedReceiver<Answer>,
+        plan: Plan,
+        told: Box<dyn FnMut(&Told) + Send>,
+    ) -> Self {
         let now = Instant::now();
         let mut population = Self {
             plan,
             people: Vec::new(),
             by_chat: HashMap::new(),
-            bot_places: bots.iter().enumerate().map(|(place, bot)| (bot.id(), place)).collect(),
+            bot_places: HashMap::new(),
             turns: BinaryHeap::new(),
             answers,
             told,
             ledger: Ledger::default(),
             next_slot: now,
         };
-        // One person of each bot before the second of any: a slow rate still reaches all bots.
-        for round in 0..population.plan.users_per_bot {
-            for (place, bot) in bots.iter().enumerate() {
-                let id = FIRST_ID + i64::try_from(round * bots.len() + place).unwrap_or_default();
-                let person = population.people.len();
-                population.by_chat.insert((bot.id(), id), person);
-                population.people.push(Person { bot: place, chat: bot.user(id), sent: 0 });
-                for _ in 0..population.plan.in_flight.max(1) {
-                    let turn = now + population.thinking();
-                    population.turns.push(Reverse((turn, person)));
-                }
+        for Chat { place, bot, chat, voice } in chats {
+            let person = population.people.len();
+            population.by_chat.insert((bot, chat), person);
+            population.bot_places.insert(bot, place);
+            population.people.push(Person { bot: place, chat, voice, sent: 0 });
+            for _ in 0..population.plan.in_flight.max(1) {
+                let turn = now + population.thinking();
+                population.turns.push(Reverse((turn, person)));
             }
         }
         population
@@ -119,9 +132,9 @@ impl Population {
             }
             let person = &mut self.people[index];
             person.sent += 1;
-            let text = format!("message {} of user {} to bot {}", person.sent, person.chat.chat(), person.bot + 1);
+            let text = format!("message {} of user {} to bot {}", person.sent, person.chat, person.bot + 1);
             self.ledger.say(index, person.sent, text.clone(), Instant::now());
-            person.chat.say(&text);
+            person.voice.say(&text);
         }
     }
 

@@ -53,7 +53,7 @@ pub(super) struct Device {
     /// It said that it is ready for what waits for it.
     pub(super) active: bool,
     pub(super) mailbox: VecDeque<Waiting>,
-    /// It logged in with the identity it was linked with; before that nobody is told of it.
+    /// It left its keys after it was linked; before that nobody is told of it.
     pub(super) announced: bool,
     /// The phone was told that few one-time keys are left, and no new ones came since.
     pub(super) told_low: bool,

@@ -1,7 +1,10 @@
 //! One connection: handshake, then stanzas both ways until either side ends it.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -48,6 +51,7 @@ pub(super) struct Wire {
     pub(super) id: u64,
     out: mpsc::UnboundedSender<Out>,
     cutter: Cutter,
+    ended: Arc<AtomicBool>,
 }
 
 impl Wire {
@@ -62,6 +66,10 @@ impl Wire {
         let conflict = |kind: &'static str| el("conflict").attr("type", kind).build();
         match end {
             End::Failure(reason) => self.send(el("failure").attr("reason", reason.to_string()).build()),
+            End::Banned(time) => {
+                let failure = el("failure").attr("reason", "402").attr("code", "101");
+                self.send(failure.attr("expire", time.as_secs().to_string()).build());
+            }
             End::Error(code) => self.send(el("stream:error").attr("code", code.to_string()).build()),
             End::Unnamed => self.send(el("stream:error").build()),
             End::Replaced => self.send(el("stream:error").children([conflict("replaced")]).build()),
@@ -72,6 +80,12 @@ impl Wire {
             End::Cut => self.cutter.cut(),
         }
         let _ = self.out.send(Out::Close);
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// Whether the client was told to leave. It may not have left yet.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     fn end_later(&self, end: End, after: Duration) {
@@ -95,7 +109,7 @@ pub(super) async fn serve(server: Arc<Server>, socket: Socket, cutter: Cutter) -
     let (mut reader, mut writer) = frames::split(socket);
     let secured = handshake::shake(&server.identity, &mut reader, &mut writer).await?;
     let (out, outbox) = mpsc::unbounded_channel();
-    let wire = Wire { id: server.next.fetch_add(1, Ordering::Relaxed), out, cutter };
+    let wire = Wire { id: server.next.fetch_add(1, Ordering::Relaxed), out, cutter, ended: Arc::default() };
     let writing = tokio::spawn(write(outbox, writer, secured.to_client));
     let me = login::admit(&server, &wire, secured.pattern, &secured.payload);
     let mut session = Session { server, wire, me };
@@ -106,6 +120,9 @@ pub(super) async fn serve(server: Arc<Server>, socket: Socket, cutter: Cutter) -
     let _ = tokio::time::timeout(Duration::from_secs(1), writing).await;
     read
 }
+
+/// How long a client may take to leave after it was told why it has to.
+const LINGER: Duration = Duration::from_millis(500);
 
 async fn write(mut outbox: mpsc::UnboundedReceiver<Out>, mut writer: Writer, cipher: NoiseCipher) {
     let mut counter = 0;
@@ -121,6 +138,8 @@ async fn write(mut outbox: mpsc::UnboundedReceiver<Out>, mut writer: Writer, cip
             break;
         }
     }
+    // A client that was told to leave closes by itself; what it still waits for never comes.
+    let _ = tokio::time::timeout(LINGER, async { while outbox.recv().await.is_some() {} }).await;
     writer.close().await;
 }
 

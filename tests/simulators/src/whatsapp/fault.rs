@@ -28,6 +28,8 @@ pub const ALWAYS: u32 = u32::MAX;
 pub enum End {
     /// `<failure reason=…>`: 401 logged out, 402 banned for a while, 403 locked, 405 outdated, ….
     Failure(u16),
+    /// `<failure reason=402>` for so long.
+    Banned(Duration),
     /// `<stream:error code=…>`: 503, 500, 515 restart, 516 removed, ….
     Error(u16),
     /// `<stream:error>` with no code at all.
@@ -80,12 +82,13 @@ pub struct On {
     place: Where,
     number: Option<String>,
     device: Option<u16>,
+    id: Option<String>,
     skip: u32,
 }
 
 impl On {
     fn place(place: Where) -> Self {
-        Self { place, number: None, device: None, skip: 0 }
+        Self { place, number: None, device: None, id: None, skip: 0 }
     }
 
     /// Everything.
@@ -136,6 +139,12 @@ impl On {
         self
     }
 
+    /// And only the stanza with this id; a receipt has that of the message it is for.
+    pub fn and_id(mut self, id: &str) -> Self {
+        self.id = Some(id.to_owned());
+        self
+    }
+
     /// And only devices of this account.
     pub fn of(mut self, number: &str) -> Self {
         self.number = Some(number.to_owned());
@@ -153,6 +162,11 @@ impl On {
     pub fn after(mut self, times: u32) -> Self {
         self.skip = times;
         self
+    }
+
+    fn is_about(&self, happening: Happening<'_>) -> bool {
+        let Some(mine) = &self.id else { return true };
+        matches!(happening, Happening::Stanza(_, node) if attr(node, "id").as_ref() == Some(mine))
     }
 
     fn concerns(&self, device: Option<&Address>) -> bool {
@@ -239,7 +253,7 @@ impl Faults {
             return None;
         }
         for rule in lock(&self.rules).iter_mut().filter(|rule| rule.left > 0) {
-            if !rule.on.concerns(device) || !rule.on.place.matches(happening) {
+            if !rule.on.concerns(device) || !rule.on.is_about(happening) || !rule.on.place.matches(happening) {
                 continue;
             }
             if rule.on.skip > 0 {

@@ -69,12 +69,8 @@ fn welcome(server: &Server, wire: &Wire, me: &Address) {
     if let Some(before) = device.wire.replace(wire.clone()) {
         before.end(End::Replaced);
     }
-    let first = !std::mem::replace(&mut device.announced, true);
     let lid = Jid::lid_device(lid.user.as_str(), me.device);
     wire.send(
         el("success").attr("t", now().to_string()).attr("lid", lid).attr("display_name", me.number.as_str()).build(),
     );
-    if first {
-        pairing::announce(server, &mut state, me);
-    }
 }

@@ -21,6 +21,7 @@ use serde_json::json;
 
 use super::{
     Server,
+    address::Address,
     fault::{Fault, Happening},
 };
 use crate::{line::Cutter, lock};
@@ -88,7 +89,8 @@ pub(super) async fn serve(
     request: Request,
 ) -> Response {
     let uploads = matches!(*request.method(), Method::POST | Method::PUT);
-    let fault = server.faults.strike(None, if uploads { Happening::Upload } else { Happening::Download });
+    let device = device_of(&request);
+    let fault = server.faults.strike(device.as_ref(), if uploads { Happening::Upload } else { Happening::Download });
     match fault {
         Some(Fault::Refuse(status)) => {
             return StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR).into_response();
@@ -105,6 +107,19 @@ pub(super) async fn serve(
         _ => {}
     }
     answer
+}
+
+/// Whose request it is: devices upload with what they were told with the host's name.
+fn device_of(request: &Request) -> Option<Address> {
+    let mut pairs = request.uri().query()?.split('&');
+    let auth = pairs.find_map(|pair| pair.strip_prefix("auth="))?;
+    let (number, device) = auth.strip_prefix("sim-")?.split_once('-')?;
+    Some(Address::new(number, device.parse().ok()?))
+}
+
+/// What a device is told to upload with.
+pub(super) fn authorization(device: &Address) -> String {
+    format!("sim-{}-{}", device.number, device.device)
 }
 
 /// `POST /mms/<kind>/<hash>`; asked whether an upload was begun before, the host says that it wasn't.

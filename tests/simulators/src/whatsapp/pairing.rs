@@ -93,7 +93,8 @@ impl Code {
 /// The phone accepts the device: it gets a place, and the proof that goes with it.
 pub(super) fn accept(server: &Server, number: &str, code: &Code) -> Result<Address, PairingRefused> {
     let mut state = server.state();
-    let pairing = state.pairings.get(&code.reference).cloned().ok_or(PairingRefused::Gone)?;
+    let pairing = state.pairings.get(&code.reference).cloned();
+    let pairing = pairing.filter(|pairing| !pairing.wire.has_ended()).ok_or(PairingRefused::Gone)?;
     // A client is linked once, whichever of its codes was read.
     state.pairings.retain(|_, other| other.wire.id != pairing.wire.id);
     let account = state.account_mut(number).ok_or(PairingRefused::Gone)?;

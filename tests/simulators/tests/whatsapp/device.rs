@@ -24,8 +24,8 @@ use whatsapp_rust::{
     },
 };
 
-/// How long a test waits for anything.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+/// How long a test waits for anything. Keys from digits alone take seconds in an unoptimised build.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// The client waits seconds at a time for what never comes here; its timers run faster.
 struct Quick(TokioRuntime);
@@ -67,13 +67,19 @@ impl HttpClient for Plain {
     }
 }
 
-type Events = Arc<(Mutex<VecDeque<Arc<Event>>>, Notify)>;
+/// What a device has told: its events, and the messages of them one by one.
+#[derive(Default)]
+struct Told {
+    events: Mutex<VecDeque<Arc<Event>>>,
+    messages: Mutex<VecDeque<InboundMessage>>,
+    more: Notify,
+}
 
 /// A device and what it has told so far.
 pub(crate) struct Device {
     pub(crate) store: Arc<dyn Backend>,
     bot: BotHandle,
-    events: Events,
+    told: Arc<Told>,
 }
 
 impl Device {
@@ -94,8 +100,8 @@ impl Device {
 
     /// A client on a store that was used before.
     pub(crate) async fn with(whatsapp: &WhatsApp, store: Arc<dyn Backend>, by_code: Option<PairCodeOptions>) -> Self {
-        let events = Events::default();
-        let told = Arc::clone(&events);
+        let told = Arc::new(Told::default());
+        let tell = Arc::clone(&told);
         let mut builder = Bot::builder()
             .with_backend_arc(Arc::clone(&store))
             .with_transport_factory(TokioWebSocketTransportFactory::new().with_url(whatsapp.url()))
@@ -105,15 +111,16 @@ impl Device {
             .with_wanted_pre_key_count(20)
             .with_event_delivery(EventDelivery::Ordered { capacity: 4096 })
             .on_event(move |event, _| {
-                told.0.lock().expect("no panic").push_back(event);
-                told.1.notify_waiters();
+                tell.messages.lock().expect("no panic").extend(event.messages().cloned());
+                tell.events.lock().expect("no panic").push_back(event);
+                tell.more.notify_waiters();
                 async {}
             });
         if let Some(options) = by_code {
             builder = builder.with_pair_code(options);
         }
         let bot = builder.build().await.expect("a client").spawn();
-        Self { store, bot, events }
+        Self { store, bot, told }
     }
 
     /// A device of this phone, linked by a scanned code and logged in.
@@ -138,40 +145,46 @@ impl Device {
 
     /// Waits for an event, and takes all that came before it out of the way.
     pub(crate) async fn wait_for<T>(&self, what: &str, mut seen: impl FnMut(&Event) -> Option<T>) -> T {
+        let events = &self.told.events;
+        self.wait(what, || {
+            std::iter::from_fn(|| events.lock().expect("no panic").pop_front()).find_map(|event| seen(&event))
+        })
+        .await
+    }
+
+    /// Waits for a message that `seen` looks for, and takes all that came before it out of the way.
+    async fn wait_for_message(&self, what: &str, mut seen: impl FnMut(&InboundMessage) -> bool) -> InboundMessage {
+        let messages = &self.told.messages;
+        self.wait(what, || {
+            std::iter::from_fn(|| messages.lock().expect("no panic").pop_front()).find(|message| seen(message))
+        })
+        .await
+    }
+
+    async fn wait<T>(&self, what: &str, mut seen: impl FnMut() -> Option<T>) -> T {
         let wait = async {
             loop {
-                let told = self.events.1.notified();
-                tokio::pin!(told);
-                told.as_mut().enable();
-                while let Some(event) = self.take() {
-                    if let Some(found) = seen(&event) {
-                        return found;
-                    }
+                let more = self.told.more.notified();
+                tokio::pin!(more);
+                more.as_mut().enable();
+                if let Some(found) = seen() {
+                    return found;
                 }
-                told.await;
+                more.await;
             }
         };
         tokio::time::timeout(SOON, wait).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
     }
 
-    fn take(&self) -> Option<Arc<Event>> {
-        self.events.0.lock().expect("no panic").pop_front()
-    }
-
-    /// Waits for a message.
+    /// Waits for a message of a person; what the account's own phone tells its devices is none.
     pub(crate) async fn message(&self) -> InboundMessage {
-        self.wait_for("a message", |event| event.messages().next().cloned()).await
+        self.wait_for_message("a message", |message| message.message.protocol_message.is_unset()).await
     }
 
     /// Waits for a message with this text. Its id.
     pub(crate) async fn text(&self, text: &str) -> String {
-        let is = |event: &Event| {
-            let mut messages = event.messages();
-            messages
-                .find(|message| message.message.text_content() == Some(text))
-                .map(|message| message.info.id.to_string())
-        };
-        self.wait_for(&format!("the text {text:?}"), is).await
+        let is = |message: &InboundMessage| message.message.text_content() == Some(text);
+        self.wait_for_message(&format!("the text {text:?}"), is).await.info.id.to_string()
     }
 
     pub(crate) fn client(&self) -> Arc<Client> {

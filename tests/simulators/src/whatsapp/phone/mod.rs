@@ -5,12 +5,14 @@ mod attachment;
 mod history;
 mod inbox;
 mod link;
+mod profile;
 mod reading;
+mod screen;
 mod signal;
 mod store;
 mod writing;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 use wacore::proto_helpers::MessageBuilderExt as _;
@@ -29,11 +31,8 @@ use super::{
     address::Address,
     group::{Group, Rank},
     node::{el, now},
-    pairing::{self, Code, PairingRefused},
-    picture::Picture,
-    receipt,
+    pairing::PairingRefused,
 };
-use crate::TimedOut;
 
 /// Why a phone could not do it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -135,92 +134,6 @@ impl Phone {
         Address::new(self.number.as_str(), 0)
     }
 
-    /// Scans a code that a device shows. The device's address from now on.
-    pub fn scan(&self, code: &str) -> Result<Address, PairingRefused> {
-        let code = Code::read(code).ok_or(PairingRefused::NotACode)?;
-        pairing::accept(&self.server, &self.number, &code)
-    }
-
-    /// Types the digits that a device shows, which asked this number to be linked. The device's address from now on.
-    pub async fn link(&self, digits: &str, within: Duration) -> Result<Address, PairingRefused> {
-        let (done, linked) = oneshot::channel();
-        let _ = self.orders.send(Order::Link { digits: digits.to_owned(), done });
-        let linked = tokio::time::timeout(within, linked).await;
-        linked.ok().and_then(Result::ok).unwrap_or(Err(PairingRefused::Gone))
-    }
-
-    /// Whether a device waits for the digits that it shows.
-    pub fn is_asked_for_digits(&self) -> bool {
-        let state = self.server.state();
-        let asks =
-            |pairing: &pairing::Pairing| pairing.by_code.as_ref().is_some_and(|asked| asked.number == self.number);
-        state.pairings.values().any(asks)
-    }
-
-    /// The linked devices.
-    pub fn devices(&self) -> Vec<Address> {
-        let state = self.server.state();
-        let account = state.account(&self.number);
-        account.into_iter().flat_map(Account::addresses).filter(|address| !address.is_phone()).collect()
-    }
-
-    /// Unlinks a device: it is told, and so is everybody else.
-    pub fn unlink(&self, device: &Address) {
-        pairing::remove(&self.server, &mut self.server.state(), device);
-        self.server.changed();
-    }
-
-    /// What the others see as this person's name.
-    pub fn set_name(&self, name: &str) {
-        if let Some(account) = self.server.state().account_mut(&self.number) {
-            account.name = name.to_owned();
-        }
-    }
-
-    /// Shows a picture to everybody.
-    pub fn set_picture(&self, bytes: &[u8]) {
-        let picture = self.server.show(bytes.to_vec());
-        self.put_picture(picture);
-    }
-
-    /// Shows the picture to nobody.
-    pub fn hide_picture(&self) {
-        self.put_picture(Picture::Hidden);
-    }
-
-    /// Takes the picture away.
-    pub fn remove_picture(&self) {
-        self.put_picture(Picture::None);
-    }
-
-    fn put_picture(&self, picture: Picture) {
-        if let Some(account) = self.server.state().account_mut(&self.number) {
-            account.picture = picture;
-        }
-    }
-
-    /// What this phone hands to devices that are linked later, and to those that ask for more.
-    pub fn remember(&self, chats: Vec<History>) {
-        if let Some(account) = self.server.state().account_mut(&self.number) {
-            account.history = chats;
-        }
-    }
-
-    /// The media that this phone was sent is gone from it too: it can't be uploaded again.
-    pub fn lose_media(&self, lost: bool) {
-        if let Some(account) = self.server.state().account_mut(&self.number) {
-            account.lost_media = lost;
-        }
-    }
-
-    /// Hands chats of old times to a device, whether it asked or not.
-    pub async fn hand_over(&self, device: &Address, chats: Vec<History>) -> Result<(), PhoneError> {
-        let (done, handed) = oneshot::channel();
-        let order = Order::HandOver { device: device.clone(), kind: HistorySyncType::RECENT, chats, done };
-        self.orders.send(order).map_err(|_| PhoneError::Gone)?;
-        handed.await.map_err(|_| PhoneError::Gone)?
-    }
-
     /// Makes a group with these people. Its address.
     pub fn create_group(&self, subject: &str, members: &[&Self]) -> String {
         let mut state = self.server.state();
@@ -240,6 +153,15 @@ impl Phone {
     /// Writes a text to a chat: a number, or an address on the wire. The message's id.
     pub async fn say(&self, chat: &str, text: &str) -> Result<String, PhoneError> {
         self.send(chat, Message::text(text)).await
+    }
+
+    /// Writes a text without waiting for what becomes of it.
+    pub fn post(&self, chat: &str, text: &str) {
+        let Ok(chat) = address_of(chat) else { return };
+        let (done, _) = oneshot::channel();
+        let order = Order::Write { chat, id: new_id(), message: Box::new(Message::text(text)), done };
+        // Whoever does not wait does not hear that the simulator is gone either.
+        let _ = self.orders.send(order);
     }
 
     /// Sends something with a file in it. The message's id.
@@ -269,7 +191,7 @@ impl Phone {
 
     /// Sends anything. The message's id.
     pub async fn send(&self, chat: &str, message: Message) -> Result<String, PhoneError> {
-        let id = format!("3EB0{:016X}", rand::random::<u64>());
+        let id = new_id();
         self.send_as(&id, chat, message).await.map(|()| id)
     }
 
@@ -281,85 +203,11 @@ impl Phone {
         self.orders.send(order).map_err(|_| PhoneError::Gone)?;
         written.await.map_err(|_| PhoneError::Gone)?
     }
+}
 
-    /// Tells the author that messages were read.
-    pub fn read(&self, received: &Received) {
-        let me = self.address();
-        let group = received.chat.ends_with("@g.us");
-        let read = el("receipt").attr("type", "read").attr("id", received.id.as_str()).attr("t", now().to_string());
-        let read = if group {
-            read.attr("to", received.chat.as_str()).attr("participant", received.from.jid())
-        } else {
-            read.attr("to", received.from.account())
-        };
-        receipt::relay(&self.server, &me, &read.build());
-        self.server.changed();
-    }
-
-    /// All messages that were shown, each once, oldest first.
-    pub fn messages(&self) -> Vec<Received> {
-        self.inbox.messages()
-    }
-
-    /// The messages that somebody wrote in the private chat with this phone.
-    pub fn messages_from(&self, number: &str) -> Vec<Received> {
-        let chat = Jid::pn(number).to_string();
-        self.messages().into_iter().filter(|message| message.chat == chat && message.from.number == number).collect()
-    }
-
-    /// How many messages with this text are shown: more than one when the sender put it under several ids.
-    pub fn times_shown(&self, text: &str) -> usize {
-        self.messages().iter().filter(|message| message.text.as_deref() == Some(text)).count()
-    }
-
-    /// What came and could not be read: ids and reasons.
-    pub fn unreadable(&self) -> Vec<(String, String)> {
-        self.inbox.all_unreadable()
-    }
-
-    /// Receipts for what this phone wrote.
-    pub fn receipts(&self) -> Vec<Receipt> {
-        self.inbox.receipts()
-    }
-
-    /// Forgets what was shown, for runs that go on for long.
-    pub fn forget(&self) {
-        self.inbox.clear();
-    }
-
-    /// Hears of each message once, as it is shown. It must be quick.
-    pub fn watch(&self, watcher: impl Fn(&Received) + Send + Sync + 'static) {
-        self.inbox.watch(Box::new(watcher));
-    }
-
-    /// Downloads and decrypts what is attached to a message.
-    pub fn open(&self, received: &Received) -> Result<Vec<u8>, PhoneError> {
-        attachment::open(&self.server, &received.message)
-    }
-
-    /// Waits for a message that `seen` looks for.
-    pub async fn wait_for<T>(
-        &self,
-        what: &str,
-        within: Duration,
-        mut seen: impl FnMut(&Received) -> Option<T>,
-    ) -> Result<T, TimedOut> {
-        let what = format!("{what} on the phone {}", self.number);
-        self.server.wait_for(&what, within, || self.inbox.find(&mut seen)).await
-    }
-
-    /// Waits for a message with this text.
-    pub async fn wait_for_text(&self, text: &str, within: Duration) -> Result<Received, TimedOut> {
-        let is = |message: &Received| (message.text.as_deref() == Some(text)).then(|| message.clone());
-        self.wait_for(&format!("the text {text:?}"), within, is).await
-    }
-
-    /// Waits for a receipt of this kind (`None`: delivered) for a message of this phone's.
-    pub async fn wait_for_receipt(&self, id: &str, kind: Option<&str>, within: Duration) -> Result<Receipt, TimedOut> {
-        let is = |receipt: &Receipt| receipt.id == id && receipt.kind.as_deref() == kind;
-        let what = format!("a receipt {kind:?} for {id}");
-        self.server.wait_for(&what, within, || self.inbox.receipts().into_iter().find(is)).await
-    }
+/// An id for a message, of the form that clients have.
+fn new_id() -> String {
+    format!("3EB0{:016X}", rand::random::<u64>())
 }
 
 /// A chat by number or by its address on the wire.

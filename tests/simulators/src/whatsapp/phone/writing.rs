@@ -42,7 +42,7 @@ impl Actor {
         let plain = MessageUtils::encode_and_pad(message);
         let enc = self.seal(server, device, &plain).await?;
         let stanza = el("message")
-            .attr("id", format!("3EB0{:016X}", rand::random::<u64>()))
+            .attr("id", super::new_id())
             .attr("to", device.jid())
             .attr("type", "text")
             .attr("category", "peer")

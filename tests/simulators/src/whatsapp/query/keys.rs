@@ -8,6 +8,7 @@ use crate::whatsapp::{
     account::Bundle,
     address::Address,
     node::{SERVER, bytes, child_bytes, children, el, jid, now},
+    pairing,
 };
 
 /// With fewer one-time keys than this a device is asked for more.
@@ -54,6 +55,10 @@ fn upload(server: &Server, me: &Address, iq: &Node, list: &Node) -> Answer {
         }
     }
     device.told_low = false;
+    // From now on it can be written to.
+    if !std::mem::replace(&mut device.announced, true) {
+        pairing::announce(server, &mut state, me);
+    }
     Ok(Vec::new())
 }
 

@@ -10,6 +10,7 @@ use wacore_binary::Node;
 
 use super::{
     connection::Session,
+    media,
     node::{SERVER, attr, copy, el},
     pairing, picture,
 };
@@ -87,7 +88,8 @@ fn route(session: &Session, iq: &Node) -> Answer {
         "md" => pairing::by_code(session, Some(me), iq),
         "w:m" => {
             let host = el("host").attr("hostname", server.media_host()).attr("type", "primary").build();
-            let connection = el("media_conn").attr("auth", "simulated").attr("ttl", "3600").attr("auth_ttl", "21600");
+            let connection =
+                el("media_conn").attr("auth", media::authorization(me)).attr("ttl", "3600").attr("auth_ttl", "21600");
             let connection = connection.attr("max_buckets", "12").attr("id", "1");
             Ok(vec![connection.children([host]).build()])
         }
