@@ -55,7 +55,9 @@ fn a_wrong_command_line_is_one_line_and_exit_64() {
         assert!(line.contains(expected), "{args:?}: {line}");
     }
     let version = Home::new().ok(&["--version"]);
-    assert_eq!(version, format!("shardvisor {}", env!("CARGO_PKG_VERSION")));
+    let said = format!("shardvisor {}", env!("CARGO_PKG_VERSION"));
+    // A loopback build says what it is besides.
+    assert!(version == said || cfg!(feature = "loopback") && version.starts_with(&said), "{version}");
 }
 
 /// Contract: I1. Field report R55. What is no UUID is refused the same way everywhere.
