@@ -61,7 +61,7 @@ impl DataKey {
     }
 
     fn new(channel: ChannelId, key: Zeroizing<[u8; 32]>) -> Self {
-        let derived = |what: &str| Zeroizing::new(digest(&*key, &[what.as_bytes()]));
+        let derived = |what: &str| Zeroizing::new(digest(&key, &[what.as_bytes()]));
         let cipher = |what| XChaCha20Poly1305::new((&*derived(what)).into());
         Self { channel, rows: cipher("rows"), snapshots: cipher("snapshots"), names: derived("names"), key }
     }
@@ -88,7 +88,7 @@ impl DataKey {
 
     /// What stands for a name.
     pub(super) fn blind(&self, kind: u8, name: &[u8]) -> Blind {
-        let whole = digest(&*self.names, &[&[kind], name]);
+        let whole = digest(&self.names, &[&[kind], name]);
         let mut blind = [0; 16];
         blind.copy_from_slice(&whole[..16]);
         blind

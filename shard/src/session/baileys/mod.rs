@@ -139,7 +139,6 @@ fn device(creds: &Value) -> Result<Device, &'static str> {
         account_signature_key: bytes(&account["accountSignatureKey"]),
         account_signature: Some(bytes(&account["accountSignature"]).ok_or("holds no proof of the link")?),
         device_signature: Some(bytes(&account["deviceSignature"]).ok_or("holds no proof of the link")?),
-        ..Default::default()
     }));
     device.next_pre_key_id = number(&creds["nextPreKeyId"]).unwrap_or(1);
     device.first_unupload_pre_key_id = number(&creds["firstUnuploadedPreKeyId"]).unwrap_or(1);
