@@ -5,7 +5,7 @@
 //! | publish the layout | a producer with another count must be refused from the first moment |
 //! | claim the slot | only its holder may read the slot's queues; until then this is a warm standby |
 //! | delivery, roster | events flow before jobs do, and channels are claimed in one pass |
-//! | workers | only now is a job taken from a queue |
+//! | workers | only now is a job taken from a queue; at the start of a layout the jobs of the one before come first |
 //! | ready | the first claim pass is over and every queue is subscribed |
 //! | … drain: workers | consumption stops at once, what has not begun goes back, what runs gets its grace |
 //! | roster | connections are closed, then their leases given back |
@@ -28,7 +28,7 @@ use crate::{
     channel::{Roster, RosterConfig, RosterHandle, RosterPorts},
     clock::Clock,
     directory::Directory,
-    dispatch::{Context, QueueWorker, QueuedReplies, RosterHandlers, Stragglers, WorkerOptions},
+    dispatch::{Context, QueueWorker, QueuedReplies, RosterHandlers, Stragglers, WorkerOptions, older_jobs_first},
     identity::{QueueBase, QueueName, ShardId},
     metrics::Metrics,
     platform::Platform,
@@ -202,7 +202,7 @@ pub async fn run(
         metrics: ports.metrics.clone(),
     });
     let work_stop = CancellationToken::new();
-    let mut workers = start_workers(&context, &settings, &ports, &work_stop).await;
+    let mut workers = start_workers(&context, layout, &settings, &ports, &work_stop).await;
     standing.set(|inner| inner.roster = Some(handle.clone()));
 
     let mut is_ready = handle.ready();
@@ -297,6 +297,7 @@ async fn claim_slot(
 
 async fn start_workers(
     context: &Arc<Context>,
+    layout: Layout,
     settings: &ShardSettings,
     ports: &ShardPorts,
     stop: &CancellationToken,
@@ -313,11 +314,15 @@ async fn start_workers(
         let limits = Limits { running, ..Limits::default() };
         let options = WorkerOptions { prefetch: settings.prefetch, limits };
         let stamp = ports.progress.register(name, Duration::from_secs(5));
-        workers.spawn(QueueWorker::new(context.clone(), queue, options).run(stamp, stop.clone()));
+        let (context, stop) = (context.clone(), stop.clone());
+        workers.spawn(async move {
+            older_jobs_first(&context, layout.epoch, &stamp, &stop).await;
+            QueueWorker::new(context, queue, options).run(stamp, stop).await;
+        });
     }
     if context.shard.index == 0 {
         let stamp = ports.progress.register("stragglers", Duration::from_secs(30));
-        workers.spawn(Stragglers::new(context.clone()).run(stamp, stop.clone()));
+        workers.spawn(Stragglers::new(context.clone(), layout.epoch).run(stamp, stop.clone()));
     }
     workers
 }

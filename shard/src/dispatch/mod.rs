@@ -23,7 +23,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 pub use joins::{QueuedReplies, RosterHandlers};
-pub use stragglers::Stragglers;
+pub use stragglers::{Stragglers, older_jobs_first};
 pub use worker::{QueueWorker, WorkerOptions};
 
 use crate::{

@@ -2,7 +2,9 @@
 //! larger layout of before. Shard 0 forwards each to its owner's queue, and leaves alone every queue that is not ours.
 //!
 //! Order within a lane stays: the head of a lane that waits may not have been moved aside when its process died, so that
-//! it goes first; then what is parked, lane by lane; then what lies in the work queue, which is newer.
+//! it goes first; then what is parked, lane by lane; then what lies in the work queue, which is newer. All of it is older than
+//! what producers write by the new layout: at the start of an epoch the workers wait until it has been forwarded
+//! ([`older_jobs_first`]), and read it before their own queues.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,13 +14,14 @@ use std::{
 
 use futures_util::{FutureExt, future::try_join_all};
 use tokio::{
+    sync::mpsc,
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Context, forward::forward, outcome::note_death};
+use super::{Context, forward::forward_straggler, outcome::note_death, worker::while_ticking};
 use crate::{
     identity::{QueueBase, QueueName},
     job::{Job, NotAJob},
@@ -31,18 +34,53 @@ use crate::{
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// A queue that gives nothing for so long is taken to be empty.
 const EMPTY_AFTER: Duration = Duration::from_millis(200);
+/// The pause before what failed is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 /// How many are on their way at a time.
 const PREFETCH: u16 = 64;
+
+/// For how long workers wait for a shard 0 that says nothing.
+const SILENCE: Duration = Duration::from_secs(60);
+/// How often they ask.
+const ASK_EVERY: Duration = Duration::from_millis(100);
+
+/// Waits until what other layouts' queues held at the start of this epoch has been forwarded. A shard 0 that never says so
+/// doesn't keep the work from being done for ever; the order between old and new jobs is then not known.
+pub async fn older_jobs_first(ctx: &Context, epoch: u64, stamp: &Stamp, stop: &CancellationToken) {
+    let began = Instant::now();
+    let mut told = false;
+    while !stop.is_cancelled() {
+        stamp.tick();
+        match ctx.registry.swept().await {
+            Ok(swept) if swept >= epoch => return,
+            Ok(_) => {}
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    warn!(%error, "it can't be read whether older jobs were forwarded; trying again");
+                }
+            }
+        }
+        if began.elapsed() > SILENCE {
+            warn!(epoch, "shard 0 did not say that the jobs of other layouts were forwarded; going on without");
+            return;
+        }
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = sleep(ASK_EVERY) => {}
+        }
+    }
+}
 
 /// Forwards what another layout left behind.
 pub struct Stragglers {
     ctx: Arc<Context>,
+    epoch: u64,
 }
 
 impl Stragglers {
-    /// For shard 0.
-    pub fn new(ctx: Arc<Context>) -> Self {
-        Self { ctx }
+    /// For shard 0, in an epoch of the layout.
+    pub fn new(ctx: Arc<Context>, epoch: u64) -> Self {
+        Self { ctx, epoch }
     }
 
     /// Whether a queue belongs to no shard of this layout and is not one that producers still write to.
@@ -188,7 +226,7 @@ impl Stragglers {
         match job {
             Ok(job) => {
                 self.ctx.metrics.forwarded.with_label_values(&["other_layout"]).inc();
-                forward(&*self.ctx.queue, &receipt, self.home(&job), message).await
+                forward_straggler(&*self.ctx.queue, &receipt, self.home(&job), message).await
             }
             Err(not_a_job) => {
                 let now = self.ctx.clock.wall_ms();
@@ -206,24 +244,36 @@ impl Stragglers {
     pub async fn run(self, stamp: Stamp, stop: CancellationToken) {
         let this = Arc::new(self);
         let mut readers = JoinSet::new();
+        // Each reader of a bare queue says once that it has come to its end; all have when the channel is closed.
+        let (reading, mut caught_up) = mpsc::channel::<()>(1);
         if this.ctx.shard.count > 1 {
             for base in QueueBase::ALL {
-                let (this, stop) = (this.clone(), stop.clone());
-                readers.spawn(async move { this.read_bare(QueueName::bare(base), stop).await });
+                let (this, stop, reading) = (this.clone(), stop.clone(), reading.clone());
+                readers.spawn(async move { this.read_bare(QueueName::bare(base), reading, stop).await });
             }
         }
+        drop(reading);
         let mut told = false;
         while !stop.is_cancelled() {
-            match this.sweep(&stamp, &stop).await {
-                Ok(_) => told = false,
+            let swept = async {
+                this.sweep(&stamp, &stop).await.map_err(|error| error.to_string())?;
+                while_ticking(&stamp, caught_up.recv()).await;
+                if stop.is_cancelled() {
+                    return Ok(());
+                }
+                // Said each time, for a registry may forget it.
+                this.ctx.registry.mark_swept(this.epoch).await.map_err(|error| error.to_string())
+            };
+            match swept.await {
+                Ok(()) => told = false,
                 Err(error) => {
                     if !std::mem::replace(&mut told, true) {
                         warn!(%error, "stragglers could not be looked for; trying again");
                     }
                 }
             }
-            let until = tokio::time::Instant::now() + if told { EMPTY_AFTER * 25 } else { LOOK_EVERY };
-            while tokio::time::Instant::now() < until && !stop.is_cancelled() {
+            let until = Instant::now() + if told { AGAIN } else { LOOK_EVERY };
+            while Instant::now() < until && !stop.is_cancelled() {
                 stamp.tick();
                 tokio::select! {
                     () = stop.cancelled() => {}
@@ -235,10 +285,10 @@ impl Stragglers {
     }
 
     /// Producers that have not changed their count yet keep writing to the bare queues.
-    async fn read_bare(&self, queue: QueueName, stop: CancellationToken) {
-        let mut told = false;
+    async fn read_bare(&self, queue: QueueName, reading: mpsc::Sender<()>, stop: CancellationToken) {
+        let (mut told, mut reading) = (false, Some(reading));
         while !stop.is_cancelled() {
-            match self.forward_all(queue, &stop).await {
+            match self.forward_all(queue, &mut reading, &stop).await {
                 Ok(()) => {}
                 Err(error) if !told => {
                     told = true;
@@ -253,7 +303,13 @@ impl Stragglers {
         }
     }
 
-    async fn forward_all(&self, queue: QueueName, stop: &CancellationToken) -> Result<(), QueueError> {
+    /// Until `stop`. `reading` is dropped when nothing waits any more that was there at the start.
+    async fn forward_all(
+        &self,
+        queue: QueueName,
+        reading: &mut Option<mpsc::Sender<()>>,
+        stop: &CancellationToken,
+    ) -> Result<(), QueueError> {
         self.ctx.queue.declare(queue).await?;
         let mut consumer = self.ctx.queue.consume(queue, PREFETCH).await?;
         let mut moved = self.left_by_the_dead(queue, consumer.as_mut(), &mut || {}).await?;
@@ -261,8 +317,9 @@ impl Stragglers {
             let first = tokio::select! {
                 () = stop.cancelled() => break,
                 first = consumer.next() => first,
-                () = sleep(EMPTY_AFTER), if moved > 0 => {
+                () = sleep(EMPTY_AFTER), if moved > 0 || reading.is_some() => {
                     self.tell(queue, std::mem::take(&mut moved));
+                    *reading = None;
                     continue;
                 }
             };

@@ -183,6 +183,12 @@ pub trait Queue: Send + Sync + 'static {
     /// Moves it to the end of another queue.
     async fn forward(&self, receipt: Receipt, to: QueueName, message: Message) -> Result<(), QueueError>;
 
+    /// Moves it to where the consumer of `to` looks before `to` itself, since it is older than all that lies there. An adapter
+    /// without such a place appends it.
+    async fn forward_straggler(&self, receipt: Receipt, to: QueueName, message: Message) -> Result<(), QueueError> {
+        self.forward(receipt, to, message).await
+    }
+
     /// Moves it into `<queue>.parked`, at `seq` of its lane.
     async fn park(&self, receipt: Receipt, lane: &Lane, seq: u64, message: Message) -> Result<(), QueueError>;
 

@@ -72,6 +72,12 @@ pub trait Registry: Send + Sync + 'static {
     /// The count in force, if any was published.
     async fn layout(&self) -> Result<Option<Layout>, RegistryError>;
 
+    /// Up to which epoch of the layout all that other layouts' queues held has been forwarded; 0 when none is known.
+    async fn swept(&self) -> Result<u64, RegistryError>;
+
+    /// What other layouts' queues held at the start of this epoch lies with its owners now.
+    async fn mark_swept(&self, epoch: u64) -> Result<(), RegistryError>;
+
     /// Claims resources for a holder, each on its own: those already its own are renewed under the same token, free and
     /// ended ones get a greater token than any before. With `supersede`, a lease of an earlier incarnation of the *same
     /// worker* is taken over at once: the caller has proof that it is dead.

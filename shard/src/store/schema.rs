@@ -167,7 +167,8 @@ CREATE TABLE leases (
 CREATE TABLE layout (
     one         INTEGER PRIMARY KEY CHECK (one = 1),
     shard_count INTEGER NOT NULL,
-    epoch       INTEGER NOT NULL
+    epoch       INTEGER NOT NULL,
+    swept       INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE directory (
     channel    BLOB PRIMARY KEY,

@@ -98,6 +98,14 @@ impl Registry for TestRegistry {
         Ok(None)
     }
 
+    async fn swept(&self) -> Result<u64, RegistryError> {
+        Ok(1)
+    }
+
+    async fn mark_swept(&self, _: u64) -> Result<(), RegistryError> {
+        Ok(())
+    }
+
     async fn claim(
         &self,
         holder: &Holder,

@@ -30,18 +30,19 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
+use tokio::sync::oneshot;
 
 pub use config::{AmqpConfig, AmqpConfigError, DeclareMode, QueueType};
 
 use self::{
     dead::DeadLetters,
     error::Cause,
-    held::{AmqpConsumer, Holdings, Source},
+    held::{AmqpConsumer, Holdings, Source, follow},
     link::Link,
     parked::Parked,
     publisher::Publisher,
     session::Session,
-    topology::Topology,
+    topology::{Ready, Topology, look},
     wire::{LaneKey, Place},
 };
 use super::{Consumer, DeadLetter, Delivery, Depth, Message, Queue, QueueError, Receipt};
@@ -124,8 +125,9 @@ impl AmqpQueue {
         Ok(parked)
     }
 
-    fn own_session(&self, queue: QueueName) -> Option<Arc<Session>> {
-        self.holdings.of(queue, |held| held.session.clone())
+    /// The subscriptions of a queue's consumer: of the stragglers, and of the queue itself.
+    fn sessions(&self, queue: QueueName) -> [Option<Arc<Session>>; 2] {
+        self.holdings.of(queue, |held| [held.stragglers.clone(), held.session.clone()])
     }
 }
 
@@ -139,11 +141,15 @@ impl Queue for AmqpQueue {
         self.holdings.give_up(queue, None);
         self.holdings.given_up(queue).await;
         let live = self.consuming.live().await.map_err(|cause| cause.of(queue))?;
-        let opened = Session::open(live, self.config.clone(), queue, prefetch, self.number()).await;
-        let session = opened.map_err(|cause| cause.of(queue))?;
-        self.holdings.of(queue, |held| held.session = Some(session.clone()));
-        let stream = session.stream();
-        Ok(Box::new(AmqpConsumer { session, stream, holdings: self.holdings.clone() }))
+        let open = |name, number| Session::open(live.clone(), self.config.clone(), queue, name, prefetch, number);
+        look(&live, &self.config, &queue.to_string()).await.map_err(|cause| cause.of(queue))?;
+        let stragglers = open(queue.straggler(), self.number()).await.map_err(|cause| cause.of(queue.straggler()))?;
+        self.holdings.of(queue, |held| held.stragglers = Some(stragglers.clone()));
+        let (ready, own) = oneshot::channel();
+        let own_session = open(queue.to_string(), self.number());
+        let following = follow(self.holdings.clone(), stragglers.clone(), own_session, ready);
+        tokio::spawn(following);
+        Ok(Box::new(AmqpConsumer::new(stragglers, own, self.holdings.clone())))
     }
 
     async fn publish(&self, queue: QueueName, message: Message) -> Result<(), QueueError> {
@@ -191,6 +197,17 @@ impl Queue for AmqpQueue {
         source.ack(receipt.tag).await
     }
 
+    async fn forward_straggler(&self, receipt: Receipt, to: QueueName, mut message: Message) -> Result<(), QueueError> {
+        let source = self.holdings.source(&receipt)?;
+        message.headers.lane_seq = None;
+        let put = self.put(to.straggler(), message, Place::default()).await;
+        if let Err(QueueError::Missing { .. }) = &put {
+            self.topology.forget(to);
+        }
+        put?;
+        source.ack(receipt.tag).await
+    }
+
     async fn park(&self, receipt: Receipt, lane: &Lane, seq: u64, mut message: Message) -> Result<(), QueueError> {
         let source = self.holdings.source(&receipt)?;
         message.headers.lane_seq = Some(seq);
@@ -211,7 +228,7 @@ impl Queue for AmqpQueue {
     async fn unpark(&self, queue: QueueName, lane: &Lane, limit: usize) -> Result<Vec<Delivery>, QueueError> {
         let parked = self.parked(queue).await?;
         let picked = parked.pick(&LaneKey::from(lane), limit).await.map_err(|cause| cause.of(queue.parked()))?;
-        if picked.is_empty() && !parked.has_out() && self.own_session(queue).is_none() {
+        if picked.is_empty() && !parked.has_out() && self.sessions(queue).iter().all(Option::is_none) {
             // Nobody reads this queue: it was looked into for another layout's sake, and is let go again.
             self.holdings.give_up(queue, None);
         }
@@ -227,15 +244,18 @@ impl Queue for AmqpQueue {
     }
 
     async fn depth(&self, queue: QueueName) -> Result<Depth, QueueError> {
-        let mut depth = self.topology.depth(queue).await?;
-        if let Some(session) = self.own_session(queue) {
+        let mut ready = self.topology.ready(queue).await?;
+        for (session, ready) in self.sessions(queue).into_iter().zip([&mut ready.stragglers, &mut ready.work]) {
+            let Some(session) = session else { continue };
             // A subscription that has just ended holds nothing.
             match session.depth().await {
-                Ok(ready) => depth.ready = ready,
+                Ok(held) => *ready = held,
                 Err(Cause::Unavailable(_)) => {}
                 Err(cause) => return Err(cause.of(queue)),
             }
         }
+        let Ready { work, stragglers, parked, dead } = ready;
+        let mut depth = Depth { ready: work + stragglers, parked, dead };
         let parked = self.holdings.of(queue, |held| held.parked.clone());
         if let Some(parked) = parked.filter(|parked| parked.usable()) {
             depth.parked += parked.len();

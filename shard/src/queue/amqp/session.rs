@@ -34,6 +34,8 @@ use crate::identity::QueueName;
 pub(super) struct Session {
     pub(super) number: u64,
     pub(super) queue: QueueName,
+    /// What is read for it: the queue itself, or its stragglers.
+    name: String,
     channel: Channel,
     tag: ShortString,
     config: Arc<AmqpConfig>,
@@ -75,11 +77,11 @@ impl Session {
         live: Arc<Live>,
         config: Arc<AmqpConfig>,
         queue: QueueName,
+        name: String,
         prefetch: u16,
         number: u64,
     ) -> Result<Arc<Self>, Cause> {
         let channel = live.channel().await?;
-        let name = queue.to_string();
         count(&channel, &config, &name).await?;
         let within = config.answer_timeout;
         answered(within, channel.basic_qos(prefetch.max(1), BasicQosOptions::default())).await?;
@@ -93,7 +95,7 @@ impl Session {
         let stream = answered(within, consuming).await?;
         let (flush, flushes) = mpsc::unbounded_channel();
         let inner = Mutex::default();
-        let this = Arc::new(Self { number, queue, channel, tag, config, stream, inner, flush, _live: live });
+        let this = Arc::new(Self { number, queue, name, channel, tag, config, stream, inner, flush, _live: live });
         tokio::spawn(settle(Arc::downgrade(&this), flushes));
         Ok(this)
     }
@@ -186,18 +188,26 @@ impl Session {
 
     /// What waits in the queue and what is out here, counted so that nothing is missed on its way from there to here.
     pub(super) async fn depth(&self) -> Result<u64, Cause> {
-        let name = self.queue.to_string();
         let mut last = None;
         loop {
-            let (ready, _) = count(&self.channel, &self.config, &name).await?;
+            let (ready, _) = count(&self.channel, &self.config, &self.name).await?;
             // What left the queue before that answer has arrived when this one has.
-            count(&self.channel, &self.config, &name).await?;
+            count(&self.channel, &self.config, &self.name).await?;
             let total = ready + self.held();
             if last == Some(total) {
                 return Ok(total);
             }
             last = Some(total);
         }
+    }
+
+    /// What waits in the queue, or has arrived and was not given out yet.
+    pub(super) async fn waiting(&self) -> Result<u64, Cause> {
+        let (ready, _) = count(&self.channel, &self.config, &self.name).await?;
+        // As above.
+        count(&self.channel, &self.config, &self.name).await?;
+        self.held();
+        Ok(ready + self.inner().buffer.len() as u64)
     }
 
     fn held(&self) -> u64 {

@@ -105,7 +105,10 @@ impl Registry for EmbeddedRegistry {
             }
             let layout = Layout { shard_count, epoch: before.map_or(1, |layout| layout.epoch + 1) };
             connection
-                .prepare_cached("INSERT OR REPLACE INTO layout (one, shard_count, epoch) VALUES (1, ?1, ?2)")?
+                .prepare_cached(
+                    "INSERT INTO layout (one, shard_count, epoch) VALUES (1, ?1, ?2)
+                    ON CONFLICT DO UPDATE SET shard_count = excluded.shard_count, epoch = excluded.epoch",
+                )?
                 .execute((layout.shard_count, layout.epoch as i64))?;
             Ok(layout)
         });
@@ -114,6 +117,20 @@ impl Registry for EmbeddedRegistry {
 
     async fn layout(&self) -> Result<Option<Layout>, RegistryError> {
         self.shared.read(stored_layout).await.map_err(registry_error)
+    }
+
+    async fn swept(&self) -> Result<u64, RegistryError> {
+        let swept = self.shared.read(|connection| {
+            let mut statement = connection.prepare_cached("SELECT swept FROM layout")?;
+            Ok(statement.query_row([], |row| row.get::<_, i64>(0)).optional()?)
+        });
+        Ok(swept.await.map_err(registry_error)?.unwrap_or(0) as u64)
+    }
+
+    async fn mark_swept(&self, epoch: u64) -> Result<(), RegistryError> {
+        let sql = "UPDATE layout SET swept = max(swept, ?1) WHERE swept < ?1";
+        let marked = self.shared.write(move |connection| Ok(connection.execute(sql, [epoch as i64]).map(drop)?));
+        marked.await.map_err(registry_error)
     }
 
     async fn claim(

@@ -3,6 +3,7 @@
 //! | key, after the prefix      | holds                                                                       |
 //! |----------------------------|-----------------------------------------------------------------------------|
 //! | `layout`                   | the count in force, as producers read it: `{"shard_count":2,"epoch":7}`      |
+//! | `swept`                    | up to which epoch other layouts' queues have been emptied                   |
 //! | `lease:<resource>`         | `token incarnation worker`; released, `token - worker`                       |
 //! | `holder:<worker>`          | until when each incarnation's leases hold, and which incarnation is `current`|
 //! | `fence:<channel>`          | the greatest token under which something was written                         |
@@ -166,6 +167,20 @@ impl Registry for RedisRegistry {
         let found: Option<String> =
             self.link.call(async |_, mut connection| cmd("GET").arg(key).query_async(&mut connection).await).await?;
         found.as_deref().map(read_layout).transpose()
+    }
+
+    async fn swept(&self) -> Result<u64, RegistryError> {
+        let key = format!("{}swept", self.options.prefix);
+        let found: Option<u64> =
+            self.link.call(async |_, mut connection| cmd("GET").arg(&key).query_async(&mut connection).await).await?;
+        Ok(found.unwrap_or(0))
+    }
+
+    async fn mark_swept(&self, epoch: u64) -> Result<(), RegistryError> {
+        let key = format!("{}swept", self.options.prefix);
+        self.link
+            .call(async |_, mut connection| cmd("SET").arg(&key).arg(epoch).query_async(&mut connection).await)
+            .await
     }
 
     async fn claim(

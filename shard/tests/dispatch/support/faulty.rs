@@ -126,6 +126,12 @@ impl<P: Queue> Queue for Faulty<P> {
         self.around("forward", |fault| queue_fault(fault, to), self.port.forward(receipt, to, message)).await
     }
 
+    async fn forward_straggler(&self, receipt: Receipt, to: QueueName, message: Message) -> Result<(), QueueError> {
+        self.journal.note(format!("forwards {} to the stragglers of {to}", name(&message)));
+        let forward = self.port.forward_straggler(receipt, to, message);
+        self.around("forward", |fault| queue_fault(fault, to), forward).await
+    }
+
     async fn park(&self, receipt: Receipt, lane: &Lane, seq: u64, message: Message) -> Result<(), QueueError> {
         let queue = receipt.queue;
         self.journal.note(format!("parks {} at {seq}", name(&message)));
@@ -175,6 +181,14 @@ impl<P: Registry> Registry for Faulty<P> {
 
     async fn layout(&self) -> Result<Option<Layout>, RegistryError> {
         self.port.layout().await
+    }
+
+    async fn swept(&self) -> Result<u64, RegistryError> {
+        self.port.swept().await
+    }
+
+    async fn mark_swept(&self, epoch: u64) -> Result<(), RegistryError> {
+        self.port.mark_swept(epoch).await
     }
 
     async fn claim(

@@ -227,7 +227,7 @@ impl Life {
         }
         if shard.index == 0 {
             let stamp = self.progress.register("stragglers", Duration::from_secs(30));
-            work.spawn(Stragglers::new(context.clone()).run(stamp, self.stop.clone()));
+            work.spawn(Stragglers::new(context.clone(), 1).run(stamp, self.stop.clone()));
         }
         while let Some(ended) = work.join_next().await {
             ended.expect("no loop panics");

@@ -122,6 +122,20 @@ pub(crate) async fn the_layout_epoch_grows_with_each_change_of_the_count(mut har
     assert_eq!(registry.layout().await.expect("read"), Some(Layout { shard_count: 2, epoch: last }));
 }
 
+/// Contract: Q7.
+pub(crate) async fn an_epoch_is_swept_when_it_is_said_so_and_the_next_one_is_not(mut harness: impl RegistryHarness) {
+    let (registry, _) = harness.start().await;
+    assert_eq!(registry.swept().await.expect("read"), 0);
+    let first = registry.publish_layout(2).await.expect("published").epoch;
+    assert!(registry.swept().await.expect("read") < first);
+    registry.mark_swept(first).await.expect("marked");
+    assert_eq!(registry.swept().await.expect("read"), first);
+    assert_eq!(registry.publish_layout(2).await.expect("published").epoch, first);
+    assert_eq!(registry.swept().await.expect("read"), first, "publishing the same count changes nothing");
+    let second = registry.publish_layout(3).await.expect("published").epoch;
+    assert!(registry.swept().await.expect("read") < second);
+}
+
 /// Contract: Q3.
 pub(crate) async fn lanes_that_wait_are_known_after_a_restart(mut harness: impl RegistryHarness) {
     let (registry, _) = harness.start().await;
