@@ -359,7 +359,9 @@ fn send_refuses_another_shard_count_than_the_daemons() {
     let home = Home::new();
     home.add_telegram(TOKEN, "echo");
     let store = rusqlite::Connection::open(home.data_dir().join("box.db")).expect("the store");
-    store.execute("INSERT OR REPLACE INTO layout VALUES (1, 2, 1)", []).expect("a daemon of two shards ran");
+    store
+        .execute("INSERT OR REPLACE INTO layout (one, shard_count, epoch) VALUES (1, 2, 1)", [])
+        .expect("a daemon of two shards ran");
     let line = fails(&home.run(&["send", CHANNEL, "7", "hi"]), 78);
     assert!(line.contains("SHARD_COUNT is 1 here, and 2 for the daemon"), "{line}");
     assert!(!home.data_dir().join("queue.db").exists(), "something was queued");

@@ -103,6 +103,17 @@ impl Standing {
         }
     }
 
+    /// Whether what it lacks lies outside of this process.
+    pub fn waits(&self) -> bool {
+        let inner = self.0.lock().expect("standing");
+        inner.waits_for.is_some() && !inner.stopping
+    }
+
+    /// Notes what it waits for, or that it waits for nothing more.
+    pub fn waits_for(&self, what: Option<String>) {
+        self.set(|inner| inner.waits_for = what);
+    }
+
     /// The layout in force, once it is published.
     pub fn layout(&self) -> Option<Layout> {
         self.0.lock().expect("standing").layout
@@ -138,7 +149,7 @@ pub async fn run(
 ) -> Result<(), ShardError> {
     let (shard, holder) = (settings.roster.shard, settings.roster.holder.clone());
     let Some(layout) = publish_layout(&ports, shard, &standing, &stop).await else { return Ok(()) };
-    standing.set(|inner| inner.layout = Some(layout));
+    standing.set(|inner| (inner.layout, inner.waits_for) = (Some(layout), None));
     let Some(slot) = claim_slot(&settings, &ports, &standing, &stop).await else { return Ok(()) };
 
     let delivery: Arc<OnceLock<DeliveryHandle>> = Arc::default();
@@ -250,7 +261,7 @@ async fn publish_layout(
             Ok(layout) => return Some(layout),
             Err(error) => {
                 warn!(%error, "the layout can't be published; trying again");
-                standing.set(|inner| inner.waits_for = Some(error.to_string()));
+                standing.waits_for(Some(error.to_string()));
                 tokio::select! {
                     () = stop.cancelled() => return None,
                     () = sleep(Duration::from_secs(1)) => {}
@@ -273,7 +284,7 @@ async fn claim_slot(
         let (why, pause) = match ports.registry.claim(holder, &[Resource::Slot(shard.index)], *supersede).await {
             Ok(claims) => match claims.into_iter().next() {
                 Some(Claim::Held(lease)) => {
-                    standing.set(|inner| inner.waits_for = None);
+                    standing.waits_for(None);
                     return Some(lease);
                 }
                 Some(Claim::Taken { by, remaining }) => {
@@ -287,7 +298,7 @@ async fn claim_slot(
             info!(shard = shard.index, why = %why, "waiting for the slot");
             told.clone_from(&why);
         }
-        standing.set(|inner| inner.waits_for = Some(why));
+        standing.waits_for(Some(why));
         tokio::select! {
             () = stop.cancelled() => return None,
             () = sleep(pause.max(Duration::from_millis(50))) => {}

@@ -5,13 +5,13 @@ use std::{net::IpAddr, time::Duration};
 use tracing::Level;
 
 use super::{
-    Address, BotWorker, Channels, Config, Events, Health, Jobs, Log, LogFormat, Problems, Supervisor, Telegram,
-    address,
+    BotWorker, Channels, Config, Events, Health, Jobs, Log, LogFormat, Problems, Supervisor, Telegram, address,
     keys::{self, Key},
     problem::Problem,
     reader::{Reader, size, whole, written},
     secrets,
     sources::Sources,
+    stores,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -36,8 +36,8 @@ pub(super) fn config(sources: &Sources) -> Result<Config, Problems> {
             bind: read.read(&keys::HEALTH_BIND, |text| text.parse::<IpAddr>().ok()),
             port: read.read(&keys::HEALTH_PORT, |text| whole(text)?.try_into().ok()),
         },
-        queue: store(&mut read, &keys::QUEUE_URL),
-        registry: store(&mut read, &keys::REGISTRY_URL),
+        queue: stores::queue(&mut read, sources),
+        registry: stores::registry(&mut read, sources),
         telegram: telegram(&mut read),
         events: events(&mut read, sources),
         jobs: Jobs {
@@ -95,18 +95,6 @@ fn events(read: &mut Reader<'_>, sources: &Sources) -> Events {
         give_up_after: read.duration(&keys::EVENTS_GIVE_UP, MINUTE..=30 * DAY),
         retention: read.duration(&keys::EVENTS_RETENTION, MINUTE..=365 * DAY),
     }
-}
-
-fn store(read: &mut Reader<'_>, key: &Key) -> Address {
-    let url = match read.value(key).map(|value| address::store(&value.text, &value.origin, key.accepts)) {
-        None => address::Store::default(),
-        Some(Ok(store)) => store,
-        Some(Err(problem)) => {
-            read.problems.push(problem);
-            address::Store::default()
-        }
-    };
-    Address { url }
 }
 
 fn not_built_in(read: &mut Reader<'_>, key: &Key) {

@@ -67,11 +67,26 @@ keys! {
         "Its port; 0 takes a free one and writes it to `health.port` in the data directory";
 
     QUEUE_URL = "queue.url", ["SHARDVISOR_QUEUE_URL"],
-        "`sqlite:`", "sqlite:",
-        "Where jobs come from; `sqlite:` is the embedded store in the data directory";
+        "`sqlite:`, or amqp: or amqps: URLs with commas between them", "sqlite:",
+        "Where jobs come from; `sqlite:` is the embedded store in the data directory, `amqp://user:password@host:5672/vhost` a RabbitMQ";
+    QUEUE_URL_FILE = "queue.url_file", ["SHARDVISOR_QUEUE_URL_FILE"], credential "queue-url",
+        "the path of a file", "",
+        "The same from a file, since it holds a password";
+    QUEUE_TYPE = "queue.type", ["SHARDVISOR_QUEUE_TYPE"],
+        "quorum or classic", "quorum",
+        "What kind of queues are made on a broker";
+    QUEUE_DECLARE = "queue.declare", ["SHARDVISOR_QUEUE_DECLARE"],
+        "active or passive", "active",
+        "Whether the work queues are made on a broker, or their producer owns them and they are only looked for";
+    QUEUE_CA_FILE = "queue.ca_file", ["SHARDVISOR_QUEUE_CA_FILE"],
+        "an absolute path", "",
+        "Certificates (PEM) to trust for amqps: beside the system's";
     REGISTRY_URL = "registry.url", ["SHARDVISOR_REGISTRY_URL"],
-        "`sqlite:`", "sqlite:",
-        "Where it is kept who owns what";
+        "`sqlite:`, or a redis:, rediss:, redis+unix:, redis+sentinel: or rediss+sentinel: URL", "sqlite:",
+        "Where it is kept who owns what; `redis://user:password@host:6379/0`, `redis+sentinel://host,host/service`";
+    REGISTRY_URL_FILE = "registry.url_file", ["SHARDVISOR_REGISTRY_URL_FILE"], credential "registry-url",
+        "the path of a file", "",
+        "The same from a file, since it holds a password";
     API_URL = "api.url", ["SHARDVISOR_API_URL"],
         "nothing in this version", "",
         "Reserved for the platform's API as the directory of channels; the built-in store is the directory";

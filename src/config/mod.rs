@@ -13,6 +13,7 @@ mod problem;
 mod reader;
 mod secrets;
 mod sources;
+mod stores;
 mod template;
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
@@ -22,13 +23,14 @@ use shard::{identity::ShardId, secret::Secret};
 use tracing::Level;
 use url::Url;
 
-pub(crate) use address::{Store, is_web as is_web_address, without_credentials};
+pub(crate) use address::{is_web as is_web_address, without_credentials};
 pub(crate) use problem::Problems;
 pub(crate) use reader::cpus;
 #[cfg(feature = "demo")]
 pub(crate) use reader::duration;
 pub(crate) use secrets::{file_with_one as secret_file, text_with_one as one_secret};
 pub(crate) use sources::{Sources, plain};
+pub(crate) use stores::{QueueAt, QueueSettings, RegistryAt, RegistrySettings};
 pub(crate) use template::template;
 
 /// All settings.
@@ -49,9 +51,9 @@ pub(crate) struct Config {
     /// The health port.
     pub(crate) health: Health,
     /// Where jobs come from.
-    pub(crate) queue: Address,
+    pub(crate) queue: QueueSettings,
     /// Where it is kept who owns what.
-    pub(crate) registry: Address,
+    pub(crate) registry: RegistrySettings,
     /// Telegram.
     pub(crate) telegram: Telegram,
     /// Events out.
@@ -77,13 +79,6 @@ pub(crate) struct Health {
     pub(crate) bind: IpAddr,
     /// The port; 0 takes a free one.
     pub(crate) port: u16,
-}
-
-/// `[queue]` and `[registry]`.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Address {
-    /// What is behind it.
-    pub(crate) url: Store,
 }
 
 /// `[telegram]`.

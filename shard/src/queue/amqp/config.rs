@@ -1,6 +1,6 @@
 //! Where the broker is and how its queues are made.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use lapin::{tcp::OwnedTLSConfig, uri::AMQPUri};
 
@@ -64,6 +64,13 @@ pub struct AmqpConfig {
     pub trusted: Option<String>,
 }
 
+impl fmt::Debug for AmqpConfig {
+    /// Without credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AmqpConfig").field(&self.shown()).finish()
+    }
+}
+
 impl AmqpConfig {
     /// Takes one or several addresses (`amqp:` or `amqps:`), tried in turn; several may also be given in one text, with commas.
     pub fn new<'a>(addresses: impl IntoIterator<Item = &'a str>) -> Result<Self, AmqpConfigError> {
@@ -91,6 +98,11 @@ impl AmqpConfig {
             name: "shardvisor".to_owned(),
             trusted: None,
         })
+    }
+
+    /// The same under another name of its connections.
+    pub fn named(self, name: String) -> Self {
+        Self { name, ..self }
     }
 
     /// The addresses without credentials, for people.

@@ -42,8 +42,9 @@ impl EmbeddedRegistry {
     }
 
     fn moment(&self) -> Moment {
-        let now_ms = self.shared.clock().boottime().as_millis() as i64;
-        Moment { now_ms, boot_id: self.shared.boot_id().to_owned() }
+        let clock = self.shared.clock();
+        let (now_ms, wall_ms) = (clock.boottime().as_millis() as i64, clock.wall_ms().max(1) as u64);
+        Moment { now_ms, boot_id: self.shared.boot_id().to_owned(), wall_ms }
     }
 
     async fn in_slot<T: Send + 'static>(

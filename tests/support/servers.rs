@@ -39,7 +39,11 @@ impl Server {
         let lock = OpenOptions::new().create(true).append(true).open(dir.join("use")).expect("a lock file");
         let kind = if how == Use::Alone { FlockArg::LockExclusive } else { FlockArg::LockShared };
         let lock = Flock::lock(lock, kind).map_err(|(_, error)| error).expect("locked");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/support").join(script);
+        let script = Path::new(file!()).parent().expect("a directory").join(script);
+        // Paths of sources are relative to the workspace, which one of the two packages lies in.
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let script = [root.join(&script), root.join("..").join(&script)].into_iter().find(|path| path.exists());
+        let script = script.expect("the script lies beside this file");
         let mut this = Self { script, dir, told: HashMap::new(), _use: lock };
         let mut up = vec!["--while".to_owned(), owner.to_string()];
         up.extend(arguments.iter().map(|argument| (*argument).to_owned()));
