@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures_util::StreamExt;
-use lapin::{Channel, Connection, ConnectionProperties, Event};
+use lapin::{Channel, Connection, ConnectionProperties, ErrorKind, Event, protocol::AMQPErrorKind};
 use tokio::{sync::Mutex, time::Instant};
 use tracing::{info, warn};
 
@@ -161,6 +161,8 @@ impl Link {
                         blocked.store(false, Ordering::Relaxed);
                         info!(role, "the broker takes messages again");
                     }
+                    // A channel's own end: whoever uses it is told, and the connection stands.
+                    Event::Error(error) if ends_a_channel_alone(&error) => {}
                     Event::Error(error) => {
                         warn!(role, %error, "the connection to the broker was lost");
                         break;
@@ -170,6 +172,10 @@ impl Link {
             }
         });
     }
+}
+
+fn ends_a_channel_alone(error: &lapin::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ProtocolError(error) if matches!(error.kind(), AMQPErrorKind::Soft(_)))
 }
 
 /// A broker answers a wrong password by closing; that does not pass by itself.
