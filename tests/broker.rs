@@ -213,8 +213,7 @@ async fn no_job_is_stranded_or_overtaken_when_the_shard_count_changes_in_either_
     assert!(daemon.terminate().success());
     for (round, pair) in [1_u32, 2, 3, 2, 1].windows(2).enumerate() {
         let (before, after) = (pair[0].to_string(), pair[1].to_string());
-        // Some by the old count, then, when the producers have been told, some by the new one.
-        for (part, count) in [("old", &before), ("new", &after)] {
+        let mut publish = |part: &str, count: &str| {
             let mut jobs = String::new();
             for n in 0..12 {
                 for (at, channel) in channels.iter().enumerate() {
@@ -223,14 +222,22 @@ async fn no_job_is_stranded_or_overtaken_when_the_shard_count_changes_in_either_
                     told.entry(at).or_default().push(text);
                 }
             }
-            let output = home.with_input(&["send", "--json", "--any-layout", "--shard-count", count], &jobs);
-            assert!(output.status.success(), "{output:?}");
-        }
+            home.with_input(&["send", "--json", "--shard-count", count], &jobs)
+        };
+        let output = publish("old", &before);
+        assert!(output.status.success(), "{output:?}");
         let mut command = home.command(&["run", "--shard-count", &after]);
         let log = std::fs::File::create(home.dir.path().join(format!("round-{round}"))).expect("a log");
         let _ = std::fs::remove_file(home.data_dir().join("health.port"));
         let child = command.stdout(log.try_clone().expect("a handle")).stderr(log).spawn().expect("started");
         let daemon = Running { child, home: &home, log: home.dir.path().join(format!("round-{round}")) };
+        // Producers are refused until the new layout is published, and write by it from then on.
+        wait_for("the new layout", SOON, || {
+            stage.redis().ask("GET shardvisor:layout").contains(&format!("\"shard_count\":{after},")).then_some(())
+        });
+        wait_for("all shards of it", SOON, || (daemon.shards_that_counted() == pair[1]).then_some(()));
+        let output = publish("new", &after);
+        assert!(output.status.success(), "{output:?}");
         for (at, bot) in bots.iter().enumerate() {
             let all = bot.user(1).wait_for_answers(told[&at].len(), SOON).await;
             all.unwrap_or_else(|_| {
@@ -262,6 +269,11 @@ impl Running<'_> {
         let (_, body) = support::http_get(port, "/metrics", Duration::from_secs(5)).expect("metrics");
         let samples = body.lines().filter(|line| line.starts_with("shardvisor_jobs_forwarded_total{"));
         samples.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+    }
+
+    /// Shards that have counted what lay in their queues: they claim their channels afterwards.
+    fn shards_that_counted(&self) -> u32 {
+        self.log().lines().filter(|line| line.contains(" the first claim pass is done")).count() as u32
     }
 
     fn end(mut self) {

@@ -33,7 +33,7 @@ use crate::{
     metrics::Metrics,
     platform::Platform,
     progress::Progress,
-    queue::{Limits, Queue, RetryPolicy},
+    queue::{Limits, Queue, QueueError, RetryPolicy},
     registry::{Claim, Holder, LEASE, Layout, Lease, RENEW_EVERY, Registry, Resource, SELF_FENCE},
     sink::{Delivery, DeliveryConfig, DeliveryHandle, Destination, Outbox, Stored},
 };
@@ -148,6 +148,7 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<(), ShardError> {
     let (shard, holder) = (settings.roster.shard, settings.roster.holder.clone());
+    let waited = waiting_before(&ports, shard).await;
     let Some(layout) = publish_layout(&ports, shard, &standing, &stop).await else { return Ok(()) };
     standing.set(|inner| (inner.layout, inner.waits_for) = (Some(layout), None));
     let Some(slot) = claim_slot(&settings, &ports, &standing, &stop).await else { return Ok(()) };
@@ -213,7 +214,7 @@ pub async fn run(
         metrics: ports.metrics.clone(),
     });
     let work_stop = CancellationToken::new();
-    let mut workers = start_workers(&context, layout, &settings, &ports, &work_stop).await;
+    let mut workers = start_workers(&context, layout, waited, &settings, &ports, &work_stop).await;
     standing.set(|inner| inner.roster = Some(handle.clone()));
 
     let mut is_ready = handle.ready();
@@ -248,6 +249,20 @@ pub async fn run(
         warn!(%error, "the slot's lease could not be given back; it ends by itself");
     }
     Ok(())
+}
+
+/// How many jobs lie in the own queues before the layout is published: what comes later was written by the new one.
+async fn waiting_before(ports: &ShardPorts, shard: ShardId) -> [u64; 3] {
+    let mut waiting = [0; 3];
+    for (count, base) in waiting.iter_mut().zip(QueueBase::ALL) {
+        // A queue that is missing holds none; one that can't be asked now is taken for one that holds as many as it likes.
+        *count = match ports.queue.depth(shard.queue(base)).await {
+            Ok(depth) => depth.ready,
+            Err(QueueError::Missing { .. }) => 0,
+            Err(_) => u64::MAX,
+        };
+    }
+    waiting
 }
 
 async fn publish_layout(
@@ -309,11 +324,13 @@ async fn claim_slot(
 async fn start_workers(
     context: &Arc<Context>,
     layout: Layout,
+    waited: [u64; 3],
     settings: &ShardSettings,
     ports: &ShardPorts,
     stop: &CancellationToken,
 ) -> JoinSet<()> {
     let mut workers = JoinSet::new();
+    let sorted = CancellationToken::new();
     for base in QueueBase::ALL {
         let queue = context.shard.queue(base);
         declare(ports, queue, stop).await;
@@ -325,16 +342,14 @@ async fn start_workers(
         let limits = Limits { running, ..Limits::default() };
         let options = WorkerOptions { prefetch: settings.prefetch, limits };
         let stamp = ports.progress.register(name, Duration::from_secs(5));
-        let (context, stop) = (context.clone(), stop.clone());
+        let (context, sorted, stop) = (context.clone(), sorted.clone(), stop.clone());
         workers.spawn(async move {
-            older_jobs_first(&context, layout.epoch, &stamp, &stop).await;
+            older_jobs_first(&context, layout.epoch, &sorted, &stamp, &stop).await;
             QueueWorker::new(context, queue, options).run(stamp, stop).await;
         });
     }
-    if context.shard.index == 0 {
-        let stamp = ports.progress.register("stragglers", Duration::from_secs(30));
-        workers.spawn(Stragglers::new(context.clone(), layout.epoch).run(stamp, stop.clone()));
-    }
+    let stamp = ports.progress.register("stragglers", Duration::from_secs(30));
+    workers.spawn(Stragglers::new(context.clone(), layout.epoch, waited, sorted).run(stamp, stop.clone()));
     workers
 }
 

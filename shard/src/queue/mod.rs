@@ -183,6 +183,16 @@ pub trait Queue: Send + Sync + 'static {
     /// Moves it to the end of another queue.
     async fn forward(&self, receipt: Receipt, to: QueueName, message: Message) -> Result<(), QueueError>;
 
+    /// The same for who wants to bring older jobs to where they are read first, and so reads none of those. `None` when this adapter
+    /// has no such place.
+    async fn consume_past_stragglers(
+        &self,
+        _queue: QueueName,
+        _prefetch: u16,
+    ) -> Result<Option<Box<dyn Consumer>>, QueueError> {
+        Ok(None)
+    }
+
     /// Moves it to where the consumer of `to` looks before `to` itself, since it is older than all that lies there. An adapter
     /// without such a place appends it.
     async fn forward_straggler(&self, receipt: Receipt, to: QueueName, message: Message) -> Result<(), QueueError> {

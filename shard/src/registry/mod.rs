@@ -72,11 +72,15 @@ pub trait Registry: Send + Sync + 'static {
     /// The count in force, if any was published.
     async fn layout(&self) -> Result<Option<Layout>, RegistryError>;
 
-    /// Up to which epoch of the layout all that other layouts' queues held has been forwarded; 0 when none is known.
-    async fn swept(&self) -> Result<u64, RegistryError>;
+    /// The count of the epoch before, if there was one.
+    async fn layout_before(&self) -> Result<Option<u32>, RegistryError>;
 
-    /// What other layouts' queues held at the start of this epoch lies with its owners now.
-    async fn mark_swept(&self, epoch: u64) -> Result<(), RegistryError>;
+    /// Up to which epoch of the layout the first `shards` have all brought what lay in the wrong queues to its owners; 0 when
+    /// that is not known of one of them.
+    async fn swept(&self, shards: u32) -> Result<u64, RegistryError>;
+
+    /// A shard has done so for what was there at the start of this epoch.
+    async fn mark_swept(&self, shard: u32, epoch: u64) -> Result<(), RegistryError>;
 
     /// Claims resources for a holder, each on its own: those already its own are renewed under the same token, free and
     /// ended ones get a greater token than any before. With `supersede`, a lease of an earlier incarnation of the *same

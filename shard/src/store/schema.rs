@@ -168,7 +168,11 @@ CREATE TABLE layout (
     one         INTEGER PRIMARY KEY CHECK (one = 1),
     shard_count INTEGER NOT NULL,
     epoch       INTEGER NOT NULL,
-    swept       INTEGER NOT NULL DEFAULT 0
+    before      INTEGER
+);
+CREATE TABLE swept (
+    shard INTEGER PRIMARY KEY,
+    epoch INTEGER NOT NULL
 );
 CREATE TABLE directory (
     channel    BLOB PRIMARY KEY,

@@ -98,11 +98,15 @@ impl Registry for TestRegistry {
         Ok(None)
     }
 
-    async fn swept(&self) -> Result<u64, RegistryError> {
+    async fn layout_before(&self) -> Result<Option<u32>, RegistryError> {
+        Ok(None)
+    }
+
+    async fn swept(&self, _: u32) -> Result<u64, RegistryError> {
         Ok(1)
     }
 
-    async fn mark_swept(&self, _: u64) -> Result<(), RegistryError> {
+    async fn mark_swept(&self, _: u32, _: u64) -> Result<(), RegistryError> {
         Ok(())
     }
 

@@ -32,9 +32,11 @@ pub(super) struct Holdings(Arc<Mutex<HashMap<QueueName, Held>>>);
 /// What is held of one queue.
 #[derive(Default)]
 pub(super) struct Held {
-    /// The subscription of the stragglers, while there is a consumer.
+    /// The consumer in force.
+    pub(super) consumer: Option<u64>,
+    /// Its subscription of the stragglers.
     pub(super) stragglers: Option<Arc<Session>>,
-    /// The subscription of the queue itself, once no straggler waits.
+    /// Its subscription of the queue itself, once no straggler waits.
     pub(super) session: Option<Arc<Session>>,
     pub(super) parked: Option<Arc<Parked>>,
     /// The opening of the parked queue takes its time and happens once.
@@ -82,16 +84,16 @@ impl Holdings {
         }
     }
 
-    /// Whether a consumer is still the one in force, told by the subscription of its stragglers.
+    /// Whether a consumer is still the one in force.
     fn is_held_by(&self, queue: QueueName, consumer: u64) -> bool {
-        self.of(queue, |held| held.stragglers.as_ref().is_some_and(|session| session.number == consumer))
+        self.of(queue, |held| held.consumer == Some(consumer))
     }
 
     /// Takes the subscription of the queue itself in, unless its consumer has ended meanwhile.
     fn join(&self, queue: QueueName, consumer: u64, session: &Arc<Session>) -> bool {
         let mut all = self.lock();
         let held = all.entry(queue).or_default();
-        let still = held.stragglers.as_ref().is_some_and(|stragglers| stragglers.number == consumer);
+        let still = held.consumer == Some(consumer);
         if still {
             held.session = Some(session.clone());
         }
@@ -102,9 +104,10 @@ impl Holdings {
     pub(super) fn give_up(&self, queue: QueueName, consumer: Option<u64>) {
         let mut all = self.lock();
         let Some(held) = all.get_mut(&queue) else { return };
-        if consumer.is_some_and(|number| held.stragglers.as_ref().is_none_or(|session| session.number != number)) {
+        if consumer.is_some() && held.consumer != consumer {
             return;
         }
+        held.consumer = None;
         let (sessions, parked) = ([held.stragglers.take(), held.session.take()], held.parked.take());
         if sessions.iter().all(Option::is_none) && parked.is_none() {
             return;
@@ -198,7 +201,8 @@ enum Own {
 /// Reads the stragglers, then both, and ends them.
 pub(super) struct AmqpConsumer {
     queue: QueueName,
-    stragglers: Reading,
+    number: u64,
+    stragglers: Option<Reading>,
     own: Own,
     /// An error has been told: there is nothing after it.
     failed: bool,
@@ -206,22 +210,25 @@ pub(super) struct AmqpConsumer {
 }
 
 impl AmqpConsumer {
+    /// Of the stragglers, then of both.
     pub(super) fn new(
         stragglers: Arc<Session>,
         own: oneshot::Receiver<Result<Arc<Session>, Cause>>,
         holdings: Holdings,
     ) -> Self {
-        Self {
-            queue: stragglers.queue,
-            stragglers: Reading::of(stragglers),
-            own: Own::Later(own),
-            failed: false,
-            holdings,
-        }
+        let (queue, number) = (stragglers.queue, stragglers.number);
+        let stragglers = Some(Reading::of(stragglers));
+        Self { queue, number, stragglers, own: Own::Later(own), failed: false, holdings }
+    }
+
+    /// Of the queue alone.
+    pub(super) fn past_stragglers(own: Arc<Session>, holdings: Holdings) -> Self {
+        let (queue, number) = (own.queue, own.number);
+        Self { queue, number, stragglers: None, own: Own::Open(Reading::of(own)), failed: false, holdings }
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Delivery, QueueError>>> {
-        let stragglers = self.stragglers.poll(cx);
+        let stragglers = self.stragglers.as_mut().map_or(Poll::Ready(None), |reading| reading.poll(cx));
         if let Poll::Ready(Some(_)) = &stragglers {
             return stragglers;
         }
@@ -244,7 +251,7 @@ impl AmqpConsumer {
                     self.own = Own::Ended;
                     Poll::Pending
                 }
-                Poll::Pending if stragglers.is_ready() => Poll::Ready(None),
+                Poll::Pending if stragglers.is_ready() && self.stragglers.is_some() => Poll::Ready(None),
                 own => own,
             },
             (_, stragglers) => stragglers,
@@ -264,7 +271,9 @@ impl Consumer for AmqpConsumer {
     }
 
     async fn stop(&mut self) {
-        self.stragglers.session.stop().await;
+        if let Some(stragglers) = &self.stragglers {
+            stragglers.session.stop().await;
+        }
         match std::mem::replace(&mut self.own, Own::Ended) {
             Own::Open(reading) => {
                 reading.session.stop().await;
@@ -284,6 +293,6 @@ impl Consumer for AmqpConsumer {
 
 impl Drop for AmqpConsumer {
     fn drop(&mut self) {
-        self.holdings.give_up(self.queue, Some(self.stragglers.session.number));
+        self.holdings.give_up(self.queue, Some(self.number));
     }
 }

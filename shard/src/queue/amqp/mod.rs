@@ -144,12 +144,30 @@ impl Queue for AmqpQueue {
         let open = |name, number| Session::open(live.clone(), self.config.clone(), queue, name, prefetch, number);
         look(&live, &self.config, &queue.to_string()).await.map_err(|cause| cause.of(queue))?;
         let stragglers = open(queue.straggler(), self.number()).await.map_err(|cause| cause.of(queue.straggler()))?;
-        self.holdings.of(queue, |held| held.stragglers = Some(stragglers.clone()));
+        self.holdings.of(queue, |held| {
+            (held.consumer, held.stragglers) = (Some(stragglers.number), Some(stragglers.clone()));
+        });
         let (ready, own) = oneshot::channel();
         let own_session = open(queue.to_string(), self.number());
         let following = follow(self.holdings.clone(), stragglers.clone(), own_session, ready);
         tokio::spawn(following);
         Ok(Box::new(AmqpConsumer::new(stragglers, own, self.holdings.clone())))
+    }
+
+    async fn consume_past_stragglers(
+        &self,
+        queue: QueueName,
+        prefetch: u16,
+    ) -> Result<Option<Box<dyn Consumer>>, QueueError> {
+        self.holdings.give_up(queue, None);
+        self.holdings.given_up(queue).await;
+        let live = self.consuming.live().await.map_err(|cause| cause.of(queue))?;
+        let opened = Session::open(live, self.config.clone(), queue, queue.to_string(), prefetch, self.number()).await;
+        let session = opened.map_err(|cause| cause.of(queue))?;
+        self.holdings.of(queue, |held| {
+            (held.consumer, held.session) = (Some(session.number), Some(session.clone()));
+        });
+        Ok(Some(Box::new(AmqpConsumer::past_stragglers(session, self.holdings.clone()))))
     }
 
     async fn publish(&self, queue: QueueName, message: Message) -> Result<(), QueueError> {

@@ -108,7 +108,7 @@ impl Registry for EmbeddedRegistry {
             connection
                 .prepare_cached(
                     "INSERT INTO layout (one, shard_count, epoch) VALUES (1, ?1, ?2)
-                    ON CONFLICT DO UPDATE SET shard_count = excluded.shard_count, epoch = excluded.epoch",
+                    ON CONFLICT DO UPDATE SET before = shard_count, shard_count = excluded.shard_count, epoch = excluded.epoch",
                 )?
                 .execute((layout.shard_count, layout.epoch as i64))?;
             Ok(layout)
@@ -120,17 +120,29 @@ impl Registry for EmbeddedRegistry {
         self.shared.read(stored_layout).await.map_err(registry_error)
     }
 
-    async fn swept(&self) -> Result<u64, RegistryError> {
-        let swept = self.shared.read(|connection| {
-            let mut statement = connection.prepare_cached("SELECT swept FROM layout")?;
-            Ok(statement.query_row([], |row| row.get::<_, i64>(0)).optional()?)
+    async fn layout_before(&self) -> Result<Option<u32>, RegistryError> {
+        let before = self.shared.read(|connection| {
+            let mut statement = connection.prepare_cached("SELECT before FROM layout")?;
+            Ok(statement.query_row([], |row| row.get::<_, Option<u32>>(0)).optional()?.flatten())
         });
-        Ok(swept.await.map_err(registry_error)?.unwrap_or(0) as u64)
+        before.await.map_err(registry_error)
     }
 
-    async fn mark_swept(&self, epoch: u64) -> Result<(), RegistryError> {
-        let sql = "UPDATE layout SET swept = max(swept, ?1) WHERE swept < ?1";
-        let marked = self.shared.write(move |connection| Ok(connection.execute(sql, [epoch as i64]).map(drop)?));
+    async fn swept(&self, shards: u32) -> Result<u64, RegistryError> {
+        let sql = "SELECT count(*), min(epoch) FROM swept WHERE shard < ?1";
+        let swept = self.shared.read(move |connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            Ok(statement.query_row([shards], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, Option<i64>>(1)?)))?)
+        });
+        let (known, lowest) = swept.await.map_err(registry_error)?;
+        Ok(if known < shards { 0 } else { lowest.unwrap_or(0) as u64 })
+    }
+
+    async fn mark_swept(&self, shard: u32, epoch: u64) -> Result<(), RegistryError> {
+        let sql = "INSERT INTO swept (shard, epoch) VALUES (?1, ?2)
+                   ON CONFLICT DO UPDATE SET epoch = excluded.epoch WHERE epoch <> excluded.epoch";
+        let marked =
+            self.shared.write(move |connection| Ok(connection.execute(sql, (shard, epoch as i64)).map(drop)?));
         marked.await.map_err(registry_error)
     }
 

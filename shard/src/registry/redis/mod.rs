@@ -3,7 +3,8 @@
 //! | key, after the prefix      | holds                                                                       |
 //! |----------------------------|-----------------------------------------------------------------------------|
 //! | `layout`                   | the count in force, as producers read it: `{"shard_count":2,"epoch":7}`      |
-//! | `swept`                    | up to which epoch other layouts' queues have been emptied                   |
+//! | `layout_before`            | the count of the epoch before                                               |
+//! | `swept`                    | up to which epoch each shard has brought what lay in wrong queues to its owner |
 //! | `lease:<resource>`         | `token incarnation worker`; released, `token - worker`                       |
 //! | `holder:<worker>`          | until when each incarnation's leases hold, and which incarnation is `current`|
 //! | `fence:<channel>`          | the greatest token under which something was written                         |
@@ -169,17 +170,27 @@ impl Registry for RedisRegistry {
         found.as_deref().map(read_layout).transpose()
     }
 
-    async fn swept(&self) -> Result<u64, RegistryError> {
-        let key = format!("{}swept", self.options.prefix);
-        let found: Option<u64> =
-            self.link.call(async |_, mut connection| cmd("GET").arg(&key).query_async(&mut connection).await).await?;
-        Ok(found.unwrap_or(0))
+    async fn layout_before(&self) -> Result<Option<u32>, RegistryError> {
+        let key = format!("{}layout_before", self.options.prefix);
+        self.link.call(async |_, mut connection| cmd("GET").arg(&key).query_async(&mut connection).await).await
     }
 
-    async fn mark_swept(&self, epoch: u64) -> Result<(), RegistryError> {
+    async fn swept(&self, shards: u32) -> Result<u64, RegistryError> {
+        let key = format!("{}swept", self.options.prefix);
+        let fields: Vec<u32> = (0..shards).collect();
+        let found: Vec<Option<u64>> = self
+            .link
+            .call(async |_, mut connection| cmd("HMGET").arg(&key).arg(&fields).query_async(&mut connection).await)
+            .await?;
+        Ok(found.into_iter().map(|epoch| epoch.unwrap_or(0)).min().unwrap_or(0))
+    }
+
+    async fn mark_swept(&self, shard: u32, epoch: u64) -> Result<(), RegistryError> {
         let key = format!("{}swept", self.options.prefix);
         self.link
-            .call(async |_, mut connection| cmd("SET").arg(&key).arg(epoch).query_async(&mut connection).await)
+            .call(async |_, mut connection| {
+                cmd("HSET").arg(&key).arg(shard).arg(epoch).query_async(&mut connection).await
+            })
             .await
     }
 

@@ -107,6 +107,14 @@ impl<P: Queue> Queue for Faulty<P> {
         Ok(Box::new(FaultyConsumer { consumer, queue, faults, journal }))
     }
 
+    async fn consume_past_stragglers(
+        &self,
+        queue: QueueName,
+        prefetch: u16,
+    ) -> Result<Option<Box<dyn Consumer>>, QueueError> {
+        self.port.consume_past_stragglers(queue, prefetch).await
+    }
+
     async fn publish(&self, queue: QueueName, message: Message) -> Result<(), QueueError> {
         self.around("publish", |fault| queue_fault(fault, queue), self.port.publish(queue, message)).await
     }
@@ -183,12 +191,16 @@ impl<P: Registry> Registry for Faulty<P> {
         self.port.layout().await
     }
 
-    async fn swept(&self) -> Result<u64, RegistryError> {
-        self.port.swept().await
+    async fn layout_before(&self) -> Result<Option<u32>, RegistryError> {
+        self.port.layout_before().await
     }
 
-    async fn mark_swept(&self, epoch: u64) -> Result<(), RegistryError> {
-        self.port.mark_swept(epoch).await
+    async fn swept(&self, shards: u32) -> Result<u64, RegistryError> {
+        self.port.swept(shards).await
+    }
+
+    async fn mark_swept(&self, shard: u32, epoch: u64) -> Result<(), RegistryError> {
+        self.port.mark_swept(shard, epoch).await
     }
 
     async fn claim(

@@ -81,7 +81,7 @@ macro_rules! registry_suite {
             a_release_of_what_is_somebody_elses_changes_nothing,
             a_successor_takes_over_at_once_from_its_own_earlier_life_alone,
             the_layout_epoch_grows_with_each_change_of_the_count,
-            an_epoch_is_swept_when_it_is_said_so_and_the_next_one_is_not,
+            an_epoch_is_swept_when_all_its_shards_have_said_so_and_the_next_one_is_not,
             lanes_that_wait_are_known_after_a_restart,
             deaths_are_counted_for_each_job_over_restarts,
             a_send_that_was_done_answers_every_later_job_of_its_id,
