@@ -11,14 +11,11 @@
 //! (they are tried out, see [`AmqpConfig::probe_to`]), and whether a message that it gives out again was given back in good order
 //! (all are marked as redelivered).
 
-mod config;
+mod cause;
 mod dead;
-mod error;
 mod held;
 mod ledger;
-mod link;
 mod parked;
-mod publisher;
 mod session;
 mod shelf;
 mod topology;
@@ -32,21 +29,21 @@ use std::sync::{
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-pub use config::{AmqpConfig, AmqpConfigError, DeclareMode, QueueType};
-
 use self::{
     dead::DeadLetters,
-    error::Cause,
     held::{AmqpConsumer, Holdings, Source, follow},
-    link::Link,
     parked::Parked,
-    publisher::Publisher,
     session::Session,
     topology::{Ready, Topology, look},
     wire::{LaneKey, Place},
 };
 use super::{Consumer, DeadLetter, Delivery, Depth, Message, Queue, QueueError, Receipt};
-use crate::{identity::QueueName, job::Lane};
+pub use crate::amqp::{AmqpConfig, AmqpConfigError, DeclareMode, QueueType};
+use crate::{
+    amqp::{config, error, error::Cause, link, link::Link, publisher, publisher::Publisher},
+    identity::QueueName,
+    job::Lane,
+};
 
 /// The queues of a broker.
 pub struct AmqpQueue {
@@ -92,7 +89,8 @@ impl AmqpQueue {
     }
 
     async fn put(&self, queue: String, message: Message, place: Place) -> Result<(), QueueError> {
-        let put = self.publisher.publish(queue.clone(), message.headers, place, message.body).await;
+        let properties = wire::encode(&message.headers, &place);
+        let put = self.publisher.publish(queue.clone(), properties, message.body).await;
         put.map_err(|cause| cause.of(queue))
     }
 

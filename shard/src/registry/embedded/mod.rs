@@ -2,6 +2,7 @@
 //!
 //! A job's channel decides the slot that does it, so that a guard in the slot's file is seen by everyone who may send it.
 
+mod events;
 mod facts;
 mod guard;
 mod lease;
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension};
+use uuid::Uuid;
 
 use self::{guard::Found, lease::Moment};
 use super::{
@@ -232,5 +234,42 @@ impl Registry for EmbeddedRegistry {
     async fn count_deaths(&self, jobs: &[(ChannelId, JobId)], at_most: u32) -> Result<Vec<u32>, RegistryError> {
         let (jobs, now_ms) = (jobs.to_vec(), self.shared.clock().wall_ms());
         self.in_slot(move |connection| facts::count_deaths(connection, &jobs, at_most, now_ms)).await
+    }
+
+    async fn place_events(&self, fence: &Fence, ids: &[Uuid]) -> Result<Vec<Option<u64>>, RegistryError> {
+        let (fence, ids, now_ms) = (*fence, ids.to_vec(), self.shared.clock().wall_ms());
+        self.in_slot(move |connection| events::place(connection, &fence, &ids, now_ms)).await
+    }
+
+    async fn events_stored(&self, fence: &Fence, ids: &[Uuid], offset: Option<i64>) -> Result<(), RegistryError> {
+        let (fence, ids, now_ms) = (*fence, ids.to_vec(), self.shared.clock().wall_ms());
+        self.in_slot(move |connection| events::stored(connection, &fence, &ids, offset, now_ms)).await
+    }
+
+    async fn read_to(&self, channel: ChannelId) -> Result<Option<i64>, RegistryError> {
+        let read = self.slot()?.read(move |connection| events::read_to(connection, channel));
+        read.await.map_err(registry_error)
+    }
+
+    async fn mark_events(&self, marks: &[(Uuid, Option<String>)]) -> Result<(), RegistryError> {
+        let (marks, now_ms) = (marks.to_vec(), self.shared.clock().wall_ms());
+        let marked = self.shared.write(move |connection| events::mark(connection, &marks, now_ms));
+        marked.await.map_err(registry_error)
+    }
+
+    async fn event_marks(&self, ids: &[Uuid]) -> Result<Vec<Option<String>>, RegistryError> {
+        let ids = ids.to_vec();
+        self.shared.read(move |connection| events::marks(connection, &ids)).await.map_err(registry_error)
+    }
+
+    async fn note(&self, outbox: &str, key: &str, note: Option<&str>) -> Result<(), RegistryError> {
+        let (outbox, key, note) = (outbox.to_owned(), key.to_owned(), note.map(str::to_owned));
+        let noted = self.shared.write(move |connection| events::note(connection, &outbox, &key, note.as_deref()));
+        noted.await.map_err(registry_error)
+    }
+
+    async fn notes(&self, outbox: &str) -> Result<Vec<(String, String)>, RegistryError> {
+        let outbox = outbox.to_owned();
+        self.shared.read(move |connection| events::notes(connection, &outbox)).await.map_err(registry_error)
     }
 }

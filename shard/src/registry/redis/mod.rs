@@ -11,6 +11,10 @@
 //! | `guard:<job>`              | what is known of a send                                                      |
 //! | `lanes:<queue>`            | lanes that wait                                                              |
 //! | `deaths:<job>`             | in how many deaths it was out                                                |
+//! | `events:<channel>`         | the last place given in its sequence, and how far its platform has been read |
+//! | `ids:<channel>:<n>`        | events of a day, with their places until they are stored                     |
+//! | `mark:<event>`             | what became of an event that lies in a broker                                |
+//! | `notes:<outbox>`           | what is set aside of an outbox                                               |
 //! | `clock`                    | the registry's own time, and which life of the server it was last read in    |
 //! | `session:<link>`           | the newest connection of a process                                           |
 //! | `cursor:<worker>`          | up to where a worker has acted on the pool's events (see `pool.rs`)          |
@@ -27,6 +31,7 @@
 //! `HSET shardvisor:clock wall 0 now 0 settled 0 server <its run_id>`.
 
 mod connect;
+mod events;
 mod facts;
 mod guard;
 mod lease;
@@ -41,6 +46,7 @@ use std::{sync::Mutex, time::Duration};
 
 use ::redis::{FromRedisValue, Script, cmd};
 use async_trait::async_trait;
+use uuid::Uuid;
 
 pub use self::url::{RedisUrl, RedisUrlError};
 use self::{guard::Unanswered, lease::Floors, link::Link, listen::Ear, script::Scripts};
@@ -243,5 +249,33 @@ impl Registry for RedisRegistry {
 
     async fn count_deaths(&self, jobs: &[(ChannelId, JobId)], at_most: u32) -> Result<Vec<u32>, RegistryError> {
         self.count(jobs, at_most).await
+    }
+
+    async fn place_events(&self, fence: &Fence, ids: &[Uuid]) -> Result<Vec<Option<u64>>, RegistryError> {
+        self.place(fence, ids).await
+    }
+
+    async fn events_stored(&self, fence: &Fence, ids: &[Uuid], offset: Option<i64>) -> Result<(), RegistryError> {
+        self.stored(fence, ids, offset).await
+    }
+
+    async fn read_to(&self, channel: ChannelId) -> Result<Option<i64>, RegistryError> {
+        self.offset_of(channel).await
+    }
+
+    async fn mark_events(&self, marks: &[(Uuid, Option<String>)]) -> Result<(), RegistryError> {
+        self.mark(marks).await
+    }
+
+    async fn event_marks(&self, ids: &[Uuid]) -> Result<Vec<Option<String>>, RegistryError> {
+        self.marks_of(ids).await
+    }
+
+    async fn note(&self, outbox: &str, key: &str, note: Option<&str>) -> Result<(), RegistryError> {
+        self.put_note(outbox, key, note).await
+    }
+
+    async fn notes(&self, outbox: &str) -> Result<Vec<(String, String)>, RegistryError> {
+        self.notes_of(outbox).await
     }
 }

@@ -253,6 +253,34 @@ impl<P: Registry> Registry for Faulty<P> {
     async fn count_deaths(&self, jobs: &[(ChannelId, JobId)], at_most: u32) -> Result<Vec<u32>, RegistryError> {
         self.around("count_deaths", registry_fault, self.port.count_deaths(jobs, at_most)).await
     }
+
+    async fn place_events(&self, fence: &Fence, ids: &[Uuid]) -> Result<Vec<Option<u64>>, RegistryError> {
+        self.around("place_events", registry_fault, self.port.place_events(fence, ids)).await
+    }
+
+    async fn events_stored(&self, fence: &Fence, ids: &[Uuid], offset: Option<i64>) -> Result<(), RegistryError> {
+        self.around("events_stored", registry_fault, self.port.events_stored(fence, ids, offset)).await
+    }
+
+    async fn read_to(&self, channel: ChannelId) -> Result<Option<i64>, RegistryError> {
+        self.port.read_to(channel).await
+    }
+
+    async fn mark_events(&self, marks: &[(Uuid, Option<String>)]) -> Result<(), RegistryError> {
+        self.around("mark_events", registry_fault, self.port.mark_events(marks)).await
+    }
+
+    async fn event_marks(&self, ids: &[Uuid]) -> Result<Vec<Option<String>>, RegistryError> {
+        self.port.event_marks(ids).await
+    }
+
+    async fn note(&self, outbox: &str, key: &str, note: Option<&str>) -> Result<(), RegistryError> {
+        self.port.note(outbox, key, note).await
+    }
+
+    async fn notes(&self, outbox: &str) -> Result<Vec<(String, String)>, RegistryError> {
+        self.port.notes(outbox).await
+    }
 }
 
 #[async_trait]

@@ -1,32 +1,18 @@
-//! What the broker's errors mean in the port's words.
+//! What the broker's errors mean.
 
 use std::time::Duration;
 
 use lapin::{ErrorKind, types::ShortString};
 
-use super::super::QueueError;
-
-/// Why a call to the broker failed, before it is known which queue it was for.
+/// Why a call to the broker failed, before it is said in the words of a port.
 #[derive(Debug, Clone)]
-pub(super) enum Cause {
+pub(crate) enum Cause {
     /// Try again.
     Unavailable(String),
     /// Somebody has to change something.
     Refused(String),
     /// There is no such queue.
     Missing,
-}
-
-impl Cause {
-    /// The same for a queue.
-    pub(super) fn of(self, queue: impl ToString) -> QueueError {
-        let queue = queue.to_string();
-        match self {
-            Self::Unavailable(cause) => QueueError::Unavailable { queue, cause },
-            Self::Refused(cause) => QueueError::Refused { queue, cause },
-            Self::Missing => QueueError::Missing { queue },
-        }
-    }
 }
 
 impl From<lapin::Error> for Cause {
@@ -52,7 +38,7 @@ fn timed_out(text: &ShortString) -> bool {
 }
 
 /// Waits for an answer of the broker no longer than this: one that has lost its majority, or is stopped, never answers.
-pub(super) async fn answered<T>(
+pub(crate) async fn answered<T>(
     within: Duration,
     call: impl Future<Output = Result<T, lapin::Error>>,
 ) -> Result<T, Cause> {

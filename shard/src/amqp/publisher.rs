@@ -18,63 +18,60 @@ use lapin::{BasicProperties, Channel, Confirmation, options::BasicPublishOptions
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    super::Headers,
     config::AmqpConfig,
     error::{Cause, answered},
     link::Link,
-    wire::{self, Place},
 };
 
 struct Letter {
     queue: String,
-    headers: Headers,
-    place: Place,
+    properties: BasicProperties,
     body: Bytes,
     done: oneshot::Sender<Result<(), Cause>>,
 }
 
 /// Publishes for everybody.
-pub(super) struct Publisher {
+pub(crate) struct Publisher {
     link: Arc<Link>,
     config: Arc<AmqpConfig>,
     letters: OnceLock<mpsc::UnboundedSender<Letter>>,
 }
 
 impl Publisher {
-    pub(super) fn new(link: Arc<Link>, config: Arc<AmqpConfig>) -> Self {
+    pub(crate) fn new(link: Arc<Link>, config: Arc<AmqpConfig>) -> Self {
         Self { link, config, letters: OnceLock::new() }
     }
 
     /// Whether the broker has stopped taking messages.
-    pub(super) fn is_blocked(&self) -> bool {
+    pub(crate) fn is_blocked(&self) -> bool {
         self.link.is_blocked()
     }
 
-    /// Puts a message at the end of a queue; it is there, durably, when this is `Ok`.
-    pub(super) async fn publish(
+    /// Puts a message at the end of a queue; it is there, durably, when what is returned becomes `Ok`. Its place is that of
+    /// this call, whenever the outcome is waited for.
+    pub(crate) fn publish(
         &self,
         queue: String,
-        headers: Headers,
-        place: Place,
+        properties: BasicProperties,
         body: Bytes,
-    ) -> Result<(), Cause> {
+    ) -> impl Future<Output = Result<(), Cause>> + Send + use<> {
         let (done, outcome) = oneshot::channel();
         let letters = self.letters.get_or_init(|| {
             let (letters, box_) = mpsc::unbounded_channel();
             tokio::spawn(Press::new(self.link.clone(), self.config.answer_timeout).run(box_));
             letters
         });
-        let _ = letters.send(Letter { queue, headers, place, body, done });
-        match tokio::time::timeout(self.config.confirm_timeout, outcome).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(Cause::Unavailable("publishing has ended".to_owned())),
-            Err(_) if self.link.is_blocked() => {
-                Err(Cause::Unavailable("the broker takes nothing more, for want of memory or disk".to_owned()))
+        let _ = letters.send(Letter { queue, properties, body, done });
+        let (within, link) = (self.config.confirm_timeout, self.link.clone());
+        async move {
+            match tokio::time::timeout(within, outcome).await {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(_)) => Err(Cause::Unavailable("publishing has ended".to_owned())),
+                Err(_) if link.is_blocked() => {
+                    Err(Cause::Unavailable("the broker takes nothing more, for want of memory or disk".to_owned()))
+                }
+                Err(_) => Err(Cause::Unavailable(format!("the broker did not confirm in {} s", within.as_secs()))),
             }
-            Err(_) => Err(Cause::Unavailable(format!(
-                "the broker did not confirm in {} s",
-                self.config.confirm_timeout.as_secs()
-            ))),
         }
     }
 }
@@ -132,7 +129,7 @@ impl Press {
         };
         let key = self.next_key;
         self.next_key += 1;
-        let properties = wire::encode(&letter.headers, &letter.place, key);
+        let properties = letter.properties.with_correlation_id(key.to_string().as_str().into());
         let mut confirming = Box::pin(publish(channel, key, letter.queue, properties, letter.body));
         self.waiting.insert(key, letter.done);
         // Polled once here, so that it is written before the next one.
@@ -186,7 +183,7 @@ impl Press {
             Err(error) => (Err(Cause::from(error)), None),
         };
         if let Some(returned) = returned {
-            self.returned.extend(wire::returned_key(&returned.delivery.properties));
+            self.returned.extend(returned_key(&returned.delivery.properties));
         }
         (key, outcome)
     }
@@ -208,4 +205,9 @@ async fn publish(
             Err(error) => Err(error),
         },
     )
+}
+
+/// The key of a message that came back.
+fn returned_key(properties: &BasicProperties) -> Option<u64> {
+    properties.correlation_id().as_ref()?.as_str().parse().ok()
 }

@@ -43,7 +43,7 @@ pub enum AmqpConfigError {
 /// How to reach the broker, and what to ask of it.
 #[derive(Clone)]
 pub struct AmqpConfig {
-    pub(super) addresses: Vec<AMQPUri>,
+    pub(crate) addresses: Vec<AMQPUri>,
     /// What kind of queue is declared.
     pub queue_type: QueueType,
     /// Who makes the work queues.
@@ -112,7 +112,7 @@ impl AmqpConfig {
         self.addresses.iter().map(shown).collect()
     }
 
-    pub(super) fn tls(&self) -> OwnedTLSConfig {
+    pub(crate) fn tls(&self) -> OwnedTLSConfig {
         OwnedTLSConfig { identity: None, cert_chain: self.trusted.clone() }
     }
 }

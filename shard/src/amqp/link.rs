@@ -27,7 +27,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// A connection, as it is or as it will be.
-pub(super) struct Link {
+pub(crate) struct Link {
     config: Arc<AmqpConfig>,
     role: &'static str,
     state: Mutex<State>,
@@ -46,39 +46,39 @@ struct State {
 }
 
 /// A connection that stands.
-pub(super) struct Live {
+pub(crate) struct Live {
     connection: Connection,
     config: Arc<AmqpConfig>,
 }
 
 impl Live {
-    pub(super) fn connected(&self) -> bool {
+    pub(crate) fn connected(&self) -> bool {
         self.connection.status().connected()
     }
 
     /// A channel of its own.
-    pub(super) async fn channel(&self) -> Result<Channel, Cause> {
+    pub(crate) async fn channel(&self) -> Result<Channel, Cause> {
         answered(self.config.answer_timeout, self.connection.create_channel()).await
     }
 }
 
 impl Link {
-    pub(super) fn new(config: Arc<AmqpConfig>, role: &'static str) -> Self {
+    pub(crate) fn new(config: Arc<AmqpConfig>, role: &'static str) -> Self {
         Self { config, role, state: Mutex::default(), live: StdMutex::new(None), blocked: Arc::default() }
     }
 
     /// The connection that stands, if one does.
-    pub(super) fn standing(&self) -> Option<Arc<Live>> {
+    pub(crate) fn standing(&self) -> Option<Arc<Live>> {
         self.live.lock().expect("link").clone().filter(|live| live.connected())
     }
 
     /// Whether the broker has stopped reading from us, for want of memory or disk.
-    pub(super) fn is_blocked(&self) -> bool {
+    pub(crate) fn is_blocked(&self) -> bool {
         self.blocked.load(Ordering::Relaxed)
     }
 
     /// The connection, made if need be. One attempt goes through all addresses, from the last good one on.
-    pub(super) async fn live(&self) -> Result<Arc<Live>, Cause> {
+    pub(crate) async fn live(&self) -> Result<Arc<Live>, Cause> {
         if let Some(live) = self.standing() {
             return Ok(live);
         }
