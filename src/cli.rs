@@ -89,6 +89,12 @@ pub(crate) enum Command {
     Dead(Dead),
     /// Print the JSON Schema of every job
     Schema,
+    /// Write manual pages and completions below a directory
+    #[command(hide = true)]
+    Generate {
+        /// The directory
+        into: PathBuf,
+    },
     /// Show it at work: simulators on loopback, real shards, people who chat
     #[cfg(feature = "demo")]
     Demo(Demo),

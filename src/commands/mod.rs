@@ -6,6 +6,7 @@ mod data;
 mod dead;
 #[cfg(feature = "demo")]
 mod demo;
+mod generate;
 mod reload;
 mod run;
 mod schema;
@@ -37,6 +38,7 @@ pub(crate) fn perform(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Where(options) => r#where::run(&settings, &options)?,
         Command::Status(options) => status::run(&load(&settings)?, &options)?,
         Command::Schema => schema::run()?,
+        Command::Generate { into } => generate::run(&into)?,
         #[cfg(feature = "demo")]
         Command::Demo(options) => demo::run(&options)?,
     }

@@ -34,11 +34,15 @@ pub(super) fn read(key: &Key, reader: &mut Reader<'_>, sources: &Sources) -> Vec
     }
 }
 
+/// What the credentials are called that the unit takes from the directory of credentials as a whole.
+const FROM_DIRECTORY: &str = "shardvisor_";
+
 /// The file of a key's systemd credential, when the unit loads one.
 fn credential(key: &Key, sources: &Sources) -> Option<(PathBuf, &'static str)> {
     let name = key.credential?;
-    let path = Path::new(sources.env.get("CREDENTIALS_DIRECTORY")?).join(name);
-    path.exists().then_some((path, name))
+    let loaded = Path::new(sources.env.get("CREDENTIALS_DIRECTORY")?);
+    let paths = [loaded.join(name), loaded.join(format!("{FROM_DIRECTORY}{name}"))];
+    paths.into_iter().find(|path| path.exists()).map(|path| (path, name))
 }
 
 /// One secret from a file, for commands.
