@@ -462,7 +462,9 @@ fn one_control_answer(home: &Home, answer: &'static str) -> std::thread::JoinHan
 
 #[test]
 fn reload_waits_for_the_answer_of_the_primary() {
-    let home = Home::new();
+    let alone = fails(&Home::new().run(&["reload"]), 69);
+    assert!(alone.contains("nobody holds slot 0 in ") && alone.ends_with("is shardvisor running?"), "{alone}");
+    let home = Home::new().with("SHARD_COUNT", "2");
     let line = fails(&home.run(&["reload"]), 69);
     assert!(line.contains("control.sock: no such file or directory: is shardvisor running"), "{line}");
     let primary = one_control_answer(&home, "\"done\"\n");

@@ -27,6 +27,11 @@ use crate::{
 /// Does what was asked.
 pub(crate) fn perform(cli: Cli) -> Result<ExitCode, Failure> {
     let settings = cli.settings;
+    if matches!(cli.command, Command::Run) {
+        let spoken = supervisor::speak_the_primarys_link();
+        spoken
+            .map_err(|error| Failure::Internal(format!("the primary's program: {}", crate::config::plain(&error))))?;
+    }
     match cli.command {
         Command::Run => return Ok(ExitCode::from(run::run(&load(&settings)?, &settings)?)),
         Command::Reload => reload::run(&load(&settings)?)?,

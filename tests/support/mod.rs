@@ -86,7 +86,11 @@ impl Home {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(BIN);
+        self.command_of(Path::new(BIN), args)
+    }
+
+    fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.args(args).env_clear().env("PATH", std::env::var("PATH").unwrap_or_default());
         command.env("SHARDVISOR_DATA_DIR", self.data_dir()).env("HEALTH_PORT", "0").env("TMPDIR", self.dir.path());
         command.envs(self.env.iter().map(|(key, value)| (key, value)));
@@ -126,7 +130,12 @@ impl Home {
     }
 
     pub fn start(&self) -> Daemon {
-        Daemon::start(self)
+        Daemon::start(self, Path::new(BIN))
+    }
+
+    /// The same from a copy of the program.
+    pub fn start_from(&self, program: &Path) -> Daemon {
+        Daemon::start(self, program)
     }
 }
 
@@ -138,12 +147,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub fn start(home: &Home) -> Self {
+    pub fn start(home: &Home, program: &Path) -> Self {
         let log = home.dir.path().join(format!("log-{}", rand::random::<u32>()));
         let file = File::create(&log).expect("a log file");
         let _ = fs::remove_file(home.data_dir().join("health.port"));
         let child = home
-            .command(&["run"])
+            .command_of(program, &["run"])
             .stdin(Stdio::null())
             .stdout(file.try_clone().expect("a handle"))
             .stderr(file)
