@@ -144,6 +144,12 @@ pub trait Outbox: Send + Sync + 'static {
         }
     }
 
+    /// Waits for something to come into view that nobody was told of by [`Outbox::append`]: it is worth looking. Never, where
+    /// nothing is known of it.
+    async fn news(&self) {
+        std::future::pending().await
+    }
+
     /// It was delivered there.
     async fn delivered(&self, position: u64, destination: Destination) -> Result<(), OutboxError>;
 
