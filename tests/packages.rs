@@ -40,7 +40,7 @@ fn equipped(tools: &[&str]) -> Option<()> {
 /// Packs the binary under test.
 fn pack(kind: &str, version: &str, into: &Path) -> PathBuf {
     let output = Command::new(root().join("packaging/build"))
-        .args([kind, "--binary", BIN, "--version", version, "--out"])
+        .args([kind, "--fast", "--binary", BIN, "--version", version, "--out"])
         .arg(into)
         .output()
         .expect("packaging/build");

@@ -29,21 +29,27 @@ pub(super) fn queues(config: &Config) -> Arc<dyn Queue> {
     }
 }
 
-/// The layout that the daemons have published, if any has.
-pub(super) async fn published_layout(config: &Config) -> Result<Option<Layout>, Failure> {
-    let layout = match &config.registry.at {
-        RegistryAt::Embedded if !config.data_dir.join("box.db").exists() => return Ok(None),
+/// The registry, for a process that owns nothing.
+pub(super) fn registry(config: &Config) -> Result<Arc<dyn Registry>, Failure> {
+    Ok(match &config.registry.at {
         RegistryAt::Embedded => {
             let shared = BoxStore::open(&config.data_dir, Arc::new(SystemClock)).map_err(store_failure)?;
-            EmbeddedRegistry::new(shared, None).layout().await
+            Arc::new(EmbeddedRegistry::new(shared, None))
         }
         #[cfg(feature = "redis")]
         RegistryAt::Redis(url) => {
             let nobody = Holder { worker: "shardvisor-command".to_owned(), incarnation: 0 };
-            RedisRegistry::connect(url.clone(), nobody, RedisOptions::default()).layout().await
+            Arc::new(RedisRegistry::connect(url.clone(), nobody, RedisOptions::default()))
         }
-    };
-    layout.map_err(|error| Failure::GaveUp(error.to_string()))
+    })
+}
+
+/// The layout that the daemons have published, if any has.
+pub(super) async fn published_layout(config: &Config) -> Result<Option<Layout>, Failure> {
+    if matches!(config.registry.at, RegistryAt::Embedded) && !config.data_dir.join("box.db").exists() {
+        return Ok(None);
+    }
+    registry(config)?.layout().await.map_err(|error| Failure::GaveUp(error.to_string()))
 }
 
 /// Becomes the owner of the data directory when run by root, so that no file in it belongs to root afterwards, which the

@@ -1,12 +1,10 @@
 //! Opens what a shard works with: the adapters that the configuration chooses.
 //!
-//! The slot's file is there in any case: the outbox lies in it, and what proves that a predecessor's process is dead. It and
-//! the registry number the lives of a slot each in their own way, so that moving from one registry to the other fences nobody.
+//! The slot's file is there in any case: what was queued before a broker took over lies in it, and what proves that a
+//! predecessor's process is dead. It and the registry number the lives of a slot each in their own way, so that moving from one registry to the other fences nobody.
 
 use std::{fs, sync::Arc, time::Duration};
 
-#[cfg(feature = "amqp")]
-use shard::queue::AmqpQueue;
 #[cfg(feature = "redis")]
 use shard::registry::{RedisOptions, RedisRegistry, RedisUrl};
 use shard::{
@@ -19,9 +17,11 @@ use shard::{
     queue::{EmbeddedQueue, Queue},
     registry::{EmbeddedRegistry, Holder, Registry},
     run::ShardPorts,
-    sink::outbox::EmbeddedOutbox,
+    sink::{Outbox, outbox::EmbeddedOutbox},
     store::{BoxStore, SlotStore, StoreError},
 };
+#[cfg(feature = "amqp")]
+use shard::{queue::AmqpQueue, sink::outbox::AmqpOutbox};
 use tracing::{info, warn};
 
 use super::stock::Stock;
@@ -77,16 +77,21 @@ pub(super) async fn open(config: &Config, index: u32, stock: &Stock) -> Result<O
     if imported.rows > 0 {
         info!(rows = imported.rows, "took over what lay in the files of another layout");
     }
-    let queue: Arc<dyn Queue> = match &config.queue.at {
-        QueueAt::Embedded => Arc::new(EmbeddedQueue::new(slot.clone())),
+    let (queue, outbox): (Arc<dyn Queue>, Arc<dyn Outbox>) = match &config.queue.at {
+        QueueAt::Embedded => (Arc::new(EmbeddedQueue::new(slot.clone())), Arc::new(EmbeddedOutbox::new(slot.clone()))),
+        // Another box has to find the events where it finds the jobs.
         #[cfg(feature = "amqp")]
-        QueueAt::Amqp(amqp) => Arc::new(AmqpQueue::new(amqp.clone().named(worker_name(config, index)))),
+        QueueAt::Amqp(amqp) => {
+            let amqp = amqp.clone().named(worker_name(config, index));
+            let outbox = AmqpOutbox::new(amqp.clone(), registry.clone(), config.shard(index), clock.clone());
+            (Arc::new(AmqpQueue::new(amqp)), Arc::new(outbox))
+        }
     };
     let ports = ShardPorts {
         queue,
         registry,
         directory: Arc::new(directory),
-        outbox: Arc::new(EmbeddedOutbox::new(slot.clone())),
+        outbox,
         platforms: platforms(config, &clock)?,
         metrics: stock.metrics.clone(),
         clock,
