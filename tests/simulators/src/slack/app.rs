@@ -249,19 +249,22 @@ impl AppState {
         }
     }
 
-    /// Time has passed: what was not acknowledged in time failed, and what is due is tried again.
-    pub(super) fn tick(&mut self, server: &Server, now: Instant) {
+    /// Time has passed: what was not acknowledged in time failed, and what is due is tried again. Whether anything was.
+    pub(super) fn tick(&mut self, server: &Server, now: Instant) -> bool {
+        let mut any = false;
         for index in 0..self.deliveries.len() {
             let delivery = &mut self.deliveries[index];
             if delivery.due.is_none_or(|due| due > now) {
                 continue;
             }
+            any = true;
             if delivery.out.is_some() {
                 self.failed(server, index);
             } else {
                 self.deliver(server, index);
             }
         }
+        any
     }
 
     /// An attempt failed; the next one comes after its time, the first of them at once.

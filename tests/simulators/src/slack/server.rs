@@ -142,8 +142,12 @@ impl Server {
     /// Tries again what is due.
     pub(super) fn tick(&self) {
         let now = tokio::time::Instant::now();
+        let mut any = false;
         for app in self.apps() {
-            lock(&app.state).tick(self, now);
+            any |= lock(&app.state).tick(self, now);
+        }
+        if any {
+            self.changed();
         }
     }
 }
