@@ -67,13 +67,29 @@ async fn conversation_with_bolt() -> Vec<String> {
     record
 }
 
-#[tokio::test]
-async fn an_echo_bot_on_bolt_answers_each_text_once() {
-    if !installed() {
-        return;
+/// The same conversation with `shardvisor run`.
+async fn conversation_with_the_daemon() -> Vec<String> {
+    let slack = Slack::start().await.expect("a free port");
+    let app = slack.add_app();
+    let home = support::Home::new()
+        .with("SHARDVISOR_SLACK_API_URL", slack.api_url())
+        .with("SHARDVISOR_SLACK_CHANNEL_MESSAGES_PER_SECOND", 100);
+    home.add_slack(app.app_token(), app.bot_token(), "echo");
+    let mut daemon = home.start();
+    let record = script::play(&app, "U7", SOON).await.expect("the daemon echoes");
+    assert_eq!(app.repeats("D7"), [], "nothing is answered twice");
+    assert!(daemon.terminate().success());
+    record
+}
+
+/// Contract: E2. The daemon's echo is the echo of a bot that others wrote.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_daemon_leaves_the_same_conversation_as_an_echo_bot_on_bolt() {
+    let daemon = conversation_with_the_daemon().await;
+    assert_eq!(daemon.iter().filter(|line| line.starts_with("bot message")).count(), 8, "{daemon:#?}");
+    if installed() {
+        assert_eq!(daemon, conversation_with_bolt().await);
     }
-    let record = conversation_with_bolt().await;
-    assert_eq!(record.iter().filter(|line| line.starts_with("bot message")).count(), 8, "{record:#?}");
 }
 
 /// Bolt's retries of its own are off: each refusal is told once.

@@ -8,7 +8,7 @@ use std::{
 use simulators::{
     TimedOut,
     telegram::Telegram,
-    traffic::{Plan, Summary, Traffic},
+    traffic::{Plan, Summary, TelegramBots, Traffic},
 };
 
 use super::{
@@ -85,14 +85,16 @@ pub(crate) async fn measure(subject: &Subject, extent: &Extent) -> Result<Measur
     let after = cost(pid)?;
     let idle_cores = (after.cpu - before.cpu).as_secs_f64() / clock.elapsed().as_secs_f64();
 
+    let people =
+        || -> Vec<Box<dyn simulators::traffic::Network>> { vec![Box::new(TelegramBots::new(&telegram, &bots))] };
     // First use of each path is not what a running system pays.
-    let warm = Traffic::start(&telegram, &bots, Plan::at_rate(1, extent.rate), |_| {});
+    let warm = Traffic::start(people(), Plan::at_rate(1, extent.rate), |_| {});
     tokio::time::sleep(extent.load / 5).await;
     warm.stop().await;
 
     let before = cost(pid)?;
     let clock = Instant::now();
-    let traffic = Traffic::start(&telegram, &bots, Plan::at_rate(1, extent.rate), |_| {});
+    let traffic = Traffic::start(people(), Plan::at_rate(1, extent.rate), |_| {});
     tokio::time::sleep(extent.load).await;
     let summary = traffic.stop().await;
     let loaded = cost(pid)?;
