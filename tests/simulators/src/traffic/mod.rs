@@ -26,8 +26,11 @@ pub trait Network: Send {
     fn say(&mut self, bot: usize, person: usize, text: &str);
 
     /// From now on `heard` is told of each message of a bot to a person. It is quick and calls nothing of the network.
-    fn listen(&mut self, heard: Box<dyn Fn(usize, usize, &str) + Send + Sync>);
+    fn listen(&mut self, heard: Heard);
 }
+
+/// Told which bot said what to which person.
+pub type Heard = Box<dyn Fn(usize, usize, &str) + Send + Sync>;
 
 /// How people chat.
 #[derive(Debug, Clone, PartialEq)]

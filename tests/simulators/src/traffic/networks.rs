@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Network;
+use super::{Heard, Network};
 use crate::{
     slack::{AppHandle, Slack},
     telegram::{BotHandle, Telegram},
@@ -34,7 +34,7 @@ impl Network for TelegramBots {
         self.bots[bot].user(FIRST_ID + i64::try_from(person).unwrap_or_default()).say(text);
     }
 
-    fn listen(&mut self, heard: Box<dyn Fn(usize, usize, &str) + Send + Sync>) {
+    fn listen(&mut self, heard: Heard) {
         let places: HashMap<i64, usize> = self.bots.iter().enumerate().map(|(place, bot)| (bot.id(), place)).collect();
         self.telegram.watch(move |seen| {
             let person = usize::try_from(seen.entry.chat - FIRST_ID);
@@ -68,7 +68,7 @@ impl Network for SlackApps {
         self.apps[bot].dm(&format!("U{person}P")).say(text);
     }
 
-    fn listen(&mut self, heard: Box<dyn Fn(usize, usize, &str) + Send + Sync>) {
+    fn listen(&mut self, heard: Heard) {
         let places: HashMap<String, usize> =
             self.apps.iter().enumerate().map(|(place, app)| (app.id().to_owned(), place)).collect();
         self.slack.watch(move |seen| {
