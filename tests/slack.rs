@@ -133,6 +133,16 @@ async fn an_app_that_gets_its_events_by_http_is_left_alone() {
     let mut daemon = stage.start().await;
     wait_for("the word about it", SOON, || daemon.log().contains("channel is not held").then_some(()));
     assert!(by_http.stats().requests.is_empty(), "nothing is asked in its name");
+    // One that is held becomes one that is not, and the other way round.
+    let app = &stage.apps[0];
+    let id = stage.home.add_slack(app.app_token(), app.bot_token(), "none");
+    let replace = ["channel", "add", "slack", "--token-file", "-", "--id", &id, "--replace"];
+    app.wait_for_sockets(2, SOON).await.expect("a second channel on the same app");
+    assert!(stage.home.with_input(&replace, app.bot_token()).status.success());
+    app.wait_for_sockets(1, SOON).await.expect("its socket is closed");
+    let both = format!("{}\n{}", app.app_token(), app.bot_token());
+    assert!(stage.home.with_input(&replace, &both).status.success());
+    app.wait_for_sockets(2, SOON).await.expect("its socket is there again");
     assert!(daemon.terminate().success());
 }
 
