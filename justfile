@@ -27,6 +27,12 @@ bench-telegram *arguments:
     cargo build --release --locked -p shardvisor
     cargo run --release --locked -p bench --bin bench-telegram -- --daemon target/release/shardvisor --python target/foreign/venv/bin/python {{arguments}}
 
+# A shard full of Slack apps beside slack-bolt and Bolt: memory, CPU, latency.
+bench-slack *arguments:
+    tests/foreign/install
+    cargo build --release --locked -p shardvisor
+    cargo run --release --locked -p bench --bin bench-slack -- --daemon target/release/shardvisor --python target/foreign/venv/bin/python --node target/foreign {{arguments}}
+
 # Jobs a second through a shard, every step of each on the disk.
 bench-jobs *arguments:
     cargo run --release --locked -p bench --bin bench-jobs -- {{arguments}}

@@ -177,10 +177,10 @@ pub(crate) enum Channel {
 /// `channel add`.
 #[derive(Debug, Args)]
 pub(crate) struct ChannelAdd {
-    /// The platform: telegram
+    /// The platform: telegram or slack
     pub(crate) platform: PlatformKind,
-    /// The file that holds the token; `-` reads it from standard input. A token is never an argument, where every user
-    /// of the machine could see it
+    /// The file that holds the token (Slack: the app token and the bot token, each on a line); `-` reads it from standard
+    /// input. A token is never an argument, where every user of the machine could see it
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: PathBuf,
     /// The channel's id [default: a new random UUID]

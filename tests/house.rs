@@ -25,8 +25,11 @@ const SHARED_TYPES: [(&str, &str); 5] = [
 ];
 
 /// What decides: functions of state, event and time. No runtime, no clock, no input or output.
-const PURE: [&str; 13] = [
+const PURE: [&str; 16] = [
     "shard/src/channel/state.rs",
+    "shard/src/platform/rate.rs",
+    "shard/src/platform/slack/event.rs",
+    "shard/src/platform/slack/link.rs",
     "shard/src/queue/lanes.rs",
     "shard/src/queue/lanes/",
     "shard/src/queue/retry.rs",

@@ -27,8 +27,9 @@ use shard::{
     store::BoxStore,
 };
 use simulators::{
+    slack::{AppHandle, Slack},
     telegram::{BotHandle, Telegram},
-    traffic::{Outcome, Plan, Summary, Told, Traffic},
+    traffic::{Network, Outcome, Plan, SlackApps, Summary, TelegramBots, Told, Traffic},
 };
 use uuid::Uuid;
 
@@ -40,38 +41,48 @@ const CONNECT: Duration = Duration::from_secs(60);
 /// How long the daemon may take to end.
 const END: Duration = Duration::from_secs(30);
 
+/// The platforms that can be shown.
+const SHOWN: [PlatformKind; 2] = [PlatformKind::Telegram, PlatformKind::Slack];
+
 /// Runs it. Fails when a message was lost or answered twice.
 pub(super) fn run(options: &Demo) -> Result<(), Failure> {
     let wanted: BTreeSet<PlatformKind> = options.platforms.iter().copied().collect();
-    if let Some(other) = wanted.iter().find(|platform| **platform != PlatformKind::Telegram) {
-        return Err(Failure::Usage(format!("--platforms: {other} is not built into this version: expected telegram")));
+    if let Some(other) = wanted.iter().find(|platform| !SHOWN.contains(platform)) {
+        let problem = format!("--platforms: {other} is not built into this version: expected telegram or slack");
+        return Err(Failure::Usage(problem));
+    }
+    if (options.channels as usize) < wanted.len() {
+        return Err(Failure::Usage(format!(
+            "--channels: expected at least one for each of {} platforms",
+            wanted.len()
+        )));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| internal("no runtime", &error))?;
-    runtime.block_on(play(options))
+    runtime.block_on(play(options, &wanted))
 }
 
 fn internal(what: &str, error: &std::io::Error) -> Failure {
     Failure::Internal(format!("{what}: {}", plain(error)))
 }
 
-async fn play(options: &Demo) -> Result<(), Failure> {
+async fn play(options: &Demo, wanted: &BTreeSet<PlatformKind>) -> Result<(), Failure> {
     let home = tempfile::tempdir().map_err(|error| internal("no temporary directory", &error))?;
-    let telegram = Telegram::start().await.map_err(|error| internal("no simulator", &error))?;
-    let bots: Vec<BotHandle> = (0..options.channels).map(|_| telegram.add_bot()).collect();
-    add_channels(&home.path().join("data"), &bots).await?;
+    let stage =
+        Stage::build(options.channels as usize, wanted).await.map_err(|error| internal("no simulator", &error))?;
+    add_channels(&home.path().join("data"), &stage).await?;
 
-    let mut daemon = Daemon::start(home.path(), &telegram.url(), options.shards)?;
+    let mut daemon = Daemon::start(home.path(), &stage, options.shards)?;
     let began = Instant::now();
     tokio::select! {
-        connected = telegram.wait_for_polls(bots.len(), CONNECT) => {
+        connected = stage.wait_for_all(CONNECT) => {
             connected.map_err(|_| Failure::Demo(format!("not all channels connected within {CONNECT:?}")))?;
         }
         ended = daemon.ended() => return Err(Failure::Demo(format!("the daemon ended: {ended}"))),
     }
     let connected_in = began.elapsed();
     if !options.json {
-        let (channels, shards) = (bots.len(), options.shards);
+        let (channels, shards) = (options.channels, options.shards);
         print(format!("{channels} channels on {shards} shards, all connected in {:.1} s", connected_in.as_secs_f64()))?;
     }
 
@@ -79,7 +90,7 @@ async fn play(options: &Demo) -> Result<(), Failure> {
     let rate = options.rate.unwrap_or_else(|| (f64::from(options.channels) * 0.5).min(50.0));
     let plan = Plan::at_rate(1, rate);
     let quiet = options.json;
-    let traffic = Traffic::start(&telegram, &bots, plan, move |told| {
+    let traffic = Traffic::start(stage.networks(), plan, move |told| {
         if !quiet {
             tell(told);
         }
@@ -96,15 +107,51 @@ async fn play(options: &Demo) -> Result<(), Failure> {
     report(options, &summary, connected_in)
 }
 
-async fn add_channels(data_dir: &Path, bots: &[BotHandle]) -> Result<(), Failure> {
+/// The simulators, and the bots on each. The channels are shared out among the platforms.
+struct Stage {
+    telegram: Telegram,
+    bots: Vec<BotHandle>,
+    slack: Slack,
+    apps: Vec<AppHandle>,
+}
+
+impl Stage {
+    async fn build(channels: usize, wanted: &BTreeSet<PlatformKind>) -> std::io::Result<Self> {
+        let (telegram, slack) = (Telegram::start().await?, Slack::start().await?);
+        let on = |platform| if wanted.contains(&platform) { channels / wanted.len() } else { 0 };
+        let apps: Vec<_> = (0..on(PlatformKind::Slack)).map(|_| slack.add_app()).collect();
+        let rest = if wanted.contains(&PlatformKind::Telegram) { channels - apps.len() } else { 0 };
+        let bots = (0..rest).map(|_| telegram.add_bot()).collect();
+        Ok(Self { telegram, bots, slack, apps })
+    }
+
+    async fn wait_for_all(&self, within: Duration) -> Result<(), simulators::TimedOut> {
+        self.telegram.wait_for_polls(self.bots.len(), within).await?;
+        self.slack.wait_for_apps(self.apps.len(), within).await
+    }
+
+    fn networks(&self) -> Vec<Box<dyn Network>> {
+        let telegram = TelegramBots::new(&self.telegram, &self.bots);
+        vec![Box::new(telegram), Box::new(SlackApps::new(&self.slack, &self.apps))]
+    }
+
+    /// Each channel's platform and what it is shown.
+    fn channels(&self) -> Vec<(PlatformKind, Secret)> {
+        let bots = self.bots.iter().map(|bot| (PlatformKind::Telegram, Secret::new(bot.token())));
+        let both = |app: &AppHandle| Secret::new(format!("{} {}", app.app_token(), app.bot_token()));
+        bots.chain(self.apps.iter().map(|app| (PlatformKind::Slack, both(app)))).collect()
+    }
+}
+
+async fn add_channels(data_dir: &Path, stage: &Stage) -> Result<(), Failure> {
     let shared = BoxStore::open(data_dir, Arc::new(SystemClock)).map_err(super::data::store_failure)?;
     let opened = StoreDirectory::open(shared, &data_dir.join("secret.key"));
     let directory = opened.map_err(|error| Failure::Internal(error.to_string()))?;
-    for (number, bot) in bots.iter().enumerate() {
+    for (number, (platform, token)) in stage.channels().into_iter().enumerate() {
         let spec = ChannelSpec {
             id: ChannelId::from_uuid(Uuid::new_v4()),
-            platform: PlatformKind::Telegram,
-            token: Some(Secret::new(bot.token())),
+            platform,
+            token: Some(token),
             handler: Handler::Echo,
             enabled: true,
             label: Some(format!("demo bot {number}")),
@@ -157,7 +204,7 @@ struct Daemon {
 
 impl Daemon {
     /// Starts `shardvisor run` in an environment of its own: no file in /etc is read, no setting of the caller taken.
-    fn start(home: &Path, api_url: &str, shards: u32) -> Result<Self, Failure> {
+    fn start(home: &Path, stage: &Stage, shards: u32) -> Result<Self, Failure> {
         let config = home.join("demo.toml");
         std::fs::write(&config, "").map_err(|error| internal("the demo's configuration", &error))?;
         let program = std::env::current_exe().map_err(|error| internal("this program's own path", &error))?;
@@ -167,7 +214,8 @@ impl Daemon {
             .arg(&config)
             .env_clear()
             .env("SHARDVISOR_DATA_DIR", home.join("data"))
-            .env("SHARDVISOR_TELEGRAM_API_URL", api_url)
+            .env("SHARDVISOR_TELEGRAM_API_URL", stage.telegram.url())
+            .env("SHARDVISOR_SLACK_API_URL", stage.slack.api_url())
             .env("SHARDVISOR_LOG_LEVEL", "warn")
             .env("SHARDVISOR_HEALTH_BIND", "127.0.0.1")
             .env("SHARD_COUNT", shards.to_string())

@@ -5,7 +5,8 @@ use std::{net::IpAddr, time::Duration};
 use tracing::Level;
 
 use super::{
-    BotWorker, Channels, Config, Events, Health, Jobs, Log, LogFormat, Problems, Supervisor, Telegram, address,
+    BotWorker, Channels, Config, Events, Health, Jobs, Log, LogFormat, Media, PrivateAddresses, Problems, Slack,
+    Supervisor, Telegram, address,
     keys::{self, Key},
     problem::Problem,
     reader::{Reader, size, whole, written},
@@ -39,6 +40,11 @@ pub(super) fn config(sources: &Sources) -> Result<Config, Problems> {
         queue: stores::queue(&mut read, sources),
         registry: stores::registry(&mut read, sources),
         telegram: telegram(&mut read),
+        slack: Slack {
+            api_url: read.read(&keys::SLACK_API_URL, base_address),
+            channel_messages_per_second: read.number(&keys::SLACK_CHANNEL_RATE, 1..=100),
+        },
+        media: Media { private_addresses: read.read(&keys::MEDIA_PRIVATE, private_addresses) },
         events: events(&mut read, sources),
         jobs: Jobs {
             prefetch: read.number(&keys::JOBS_PREFETCH, 1..=10_000) as u16,
@@ -75,15 +81,18 @@ pub(super) fn config(sources: &Sources) -> Result<Config, Problems> {
 }
 
 fn telegram(read: &mut Reader<'_>) -> Telegram {
-    // The token is put behind this URL's path, so that a query or fragment would swallow it.
-    let base = |text: &str| address::web(text).filter(|url| url.query().is_none() && url.fragment().is_none());
     Telegram {
-        api_url: read.read(&keys::TELEGRAM_API_URL, base),
+        api_url: read.read(&keys::TELEGRAM_API_URL, base_address),
         poll_timeout: read.duration(&keys::TELEGRAM_POLL_TIMEOUT, SECOND..=50 * SECOND),
         bot_messages_per_second: read.number(&keys::TELEGRAM_BOT_RATE, 1..=1000),
         chat_messages_per_second: read.number(&keys::TELEGRAM_CHAT_RATE, 1..=100),
         group_messages_per_minute: read.number(&keys::TELEGRAM_GROUP_RATE, 1..=6000),
     }
+}
+
+/// More is put behind this URL's path, so that a query or fragment would swallow it.
+fn base_address(text: &str) -> Option<url::Url> {
+    address::web(text).filter(|url| url.query().is_none() && url.fragment().is_none())
 }
 
 fn events(read: &mut Reader<'_>, sources: &Sources) -> Events {
@@ -142,6 +151,14 @@ fn host_name() -> String {
     let name: String = sysinfo::System::host_name().unwrap_or_default();
     let name: String = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
     worker_name(&name).unwrap_or_else(|| "localhost".to_owned())
+}
+
+fn private_addresses(text: &str) -> Option<PrivateAddresses> {
+    match text {
+        "refuse" => Some(PrivateAddresses::Refuse),
+        "allow" => Some(PrivateAddresses::Allow),
+        _ => None,
+    }
 }
 
 fn log_format(text: &str) -> Option<LogFormat> {

@@ -107,6 +107,16 @@ keys! {
         "a whole number from 1 to 6000", "20",
         "Messages a minute into one group; short bursts pass";
 
+    SLACK_API_URL = "slack.api_url", ["SHARDVISOR_SLACK_API_URL"],
+        "an http: or https: URL without query", "https://slack.com/api",
+        "The Web API's server; it also says where sockets are opened";
+    SLACK_CHANNEL_RATE = "slack.channel_messages_per_second", ["SHARDVISOR_SLACK_CHANNEL_MESSAGES_PER_SECOND"],
+        "a whole number from 1 to 100", "1",
+        "Messages a second of one app into one conversation; short bursts pass";
+    MEDIA_PRIVATE = "media.private_addresses", ["SHARDVISOR_MEDIA_PRIVATE_ADDRESSES"],
+        "refuse or allow", "refuse",
+        "Whether a file to be sent may be fetched from a private or loopback address";
+
     EVENTS_URL = "events.url", ["SHARDVISOR_EVENTS_URL"],
         "an http: or https: URL", "",
         "The endpoint that gets every event, beside the channels' own handlers";

@@ -28,7 +28,7 @@ pub(crate) use problem::Problems;
 pub(crate) use reader::cpus;
 #[cfg(feature = "demo")]
 pub(crate) use reader::duration;
-pub(crate) use secrets::{file_with_one as secret_file, text_with_one as one_secret};
+pub(crate) use secrets::{file_with_one as secret_file, lines as secrets_of_file, of_text as secrets_of_text};
 pub(crate) use sources::{Sources, plain};
 pub(crate) use stores::{QueueAt, QueueSettings, RegistryAt, RegistrySettings};
 pub(crate) use template::template;
@@ -56,6 +56,10 @@ pub(crate) struct Config {
     pub(crate) registry: RegistrySettings,
     /// Telegram.
     pub(crate) telegram: Telegram,
+    /// Slack.
+    pub(crate) slack: Slack,
+    /// Files.
+    pub(crate) media: Media,
     /// Events out.
     pub(crate) events: Events,
     /// Jobs.
@@ -96,6 +100,33 @@ pub(crate) struct Telegram {
     pub(crate) chat_messages_per_second: u32,
     /// Messages a minute into one group.
     pub(crate) group_messages_per_minute: u32,
+}
+
+/// `[slack]`.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Slack {
+    /// The Web API's server.
+    #[serde(serialize_with = "shown_url")]
+    pub(crate) api_url: Url,
+    /// Messages a second of one app into one conversation.
+    pub(crate) channel_messages_per_second: u32,
+}
+
+/// `[media]`.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Media {
+    /// Whether files may be fetched from private addresses.
+    pub(crate) private_addresses: PrivateAddresses,
+}
+
+/// What becomes of a URL that leads to a private address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PrivateAddresses {
+    /// It is not asked.
+    Refuse,
+    /// It is asked like any other.
+    Allow,
 }
 
 /// `[events]`.

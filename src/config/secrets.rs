@@ -50,11 +50,6 @@ pub(crate) fn file_with_one(path: &Path) -> Result<Secret, String> {
     only(lines(path)?)
 }
 
-/// One secret from a text, for commands.
-pub(crate) fn text_with_one(text: &str) -> Result<Secret, String> {
-    only(of_text(text)?)
-}
-
 fn only(secrets: Vec<Secret>) -> Result<Secret, String> {
     <[Secret; 1]>::try_from(secrets)
         .map(|[secret]| secret)
@@ -62,7 +57,7 @@ fn only(secrets: Vec<Secret>) -> Result<Secret, String> {
 }
 
 /// The secrets of a text, one a line, or what is wrong with it.
-fn of_text(text: &str) -> Result<Vec<Secret>, String> {
+pub(crate) fn of_text(text: &str) -> Result<Vec<Secret>, String> {
     let secrets: Vec<Secret> = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(Secret::new).collect();
     if secrets.is_empty() {
         return Err("is empty: expected a secret on its first line".to_owned());
@@ -70,7 +65,8 @@ fn of_text(text: &str) -> Result<Vec<Secret>, String> {
     Ok(secrets)
 }
 
-fn lines(path: &Path) -> Result<Vec<Secret>, String> {
+/// The secrets of a file, one a line.
+pub(crate) fn lines(path: &Path) -> Result<Vec<Secret>, String> {
     let about = std::fs::metadata(path).map_err(|error| plain(&error))?;
     if !about.is_file() {
         return Err("is no regular file".to_owned());

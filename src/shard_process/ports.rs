@@ -165,7 +165,23 @@ fn platforms(config: &Config, clock: &Arc<dyn Clock>) -> Result<Vec<Arc<dyn Plat
     };
     let telegram =
         Telegram::new(telegram, clock.clone()).map_err(|error| Failure::Config(format!("telegram: {error}")))?;
-    Ok(vec![Arc::new(telegram)])
+    let mut platforms: Vec<Arc<dyn Platform>> = vec![Arc::new(telegram)];
+    #[cfg(feature = "slack")]
+    platforms.push(Arc::new(slack(config, clock)?));
+    Ok(platforms)
+}
+
+#[cfg(feature = "slack")]
+fn slack(config: &Config, clock: &Arc<dyn Clock>) -> Result<shard::platform::slack::Slack, Failure> {
+    use shard::platform::slack::{Slack, SlackConfig, SlackLimits};
+
+    use crate::config::PrivateAddresses;
+    let slack = SlackConfig {
+        limits: SlackLimits { chat_per_second: config.slack.channel_messages_per_second, ..SlackLimits::default() },
+        fetch_private: config.media.private_addresses == PrivateAddresses::Allow,
+        ..SlackConfig::new(config.slack.api_url.clone())
+    };
+    Slack::new(slack, clock.clone()).map_err(|error| Failure::Config(format!("slack: {error}")))
 }
 
 /// Writes the port in use where `shardvisor status` and tests look for it.

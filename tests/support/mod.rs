@@ -129,6 +129,26 @@ impl Home {
         String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
     }
 
+    /// Adds a Slack channel; gives its id.
+    pub fn add_slack(&self, app_token: &str, bot_token: &str, handler: &str) -> String {
+        let args = ["channel", "add", "slack", "--token-file", "-", "--handler", handler];
+        let output = self.with_input(&args, &format!("{app_token}\n{bot_token}\n"));
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
+    }
+
+    /// How many sends that may have been shown twice were recorded as uncertain before the second copy.
+    pub fn uncertain_records(&self) -> u64 {
+        let databases = files_below(&self.data_dir());
+        let databases = databases.iter().filter(|file| file.extension().is_some_and(|extension| extension == "db"));
+        let count = |file: &PathBuf| {
+            let db = rusqlite::Connection::open(file).ok()?;
+            let sql = "SELECT count(*) FROM guard WHERE uncertain_ms IS NOT NULL";
+            db.query_row(sql, [], |row| row.get::<_, i64>(0)).ok()
+        };
+        databases.filter_map(count).sum::<i64>() as u64
+    }
+
     pub fn start(&self) -> Daemon {
         Daemon::start(self, Path::new(BIN))
     }

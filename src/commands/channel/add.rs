@@ -24,12 +24,17 @@ use crate::{
 
 /// Adds the channel and prints its id.
 pub(super) fn run(config: &Config, options: &ChannelAdd) -> Result<(), Failure> {
-    if options.platform != PlatformKind::Telegram {
-        return Err(Failure::Usage(format!("{} is not built into this version: expected telegram", options.platform)));
-    }
+    let form: Form = match options.platform {
+        PlatformKind::Telegram => telegram,
+        #[cfg(feature = "slack")]
+        PlatformKind::Slack => slack,
+        other => {
+            return Err(Failure::Usage(format!("{other} is not built into this version: expected telegram or slack")));
+        }
+    };
     let secret = options.handler_secret_file.as_deref().map(secret_file).transpose()?;
     let handler = handler(&options.handler, secret)?;
-    let token = token(&options.token_file)?;
+    let token = token(&options.token_file, form)?;
     let spec = ChannelSpec {
         id: options.id.unwrap_or_else(|| ChannelId::from_uuid(Uuid::new_v4())),
         platform: options.platform,
@@ -51,20 +56,35 @@ pub(super) fn run(config: &Config, options: &ChannelAdd) -> Result<(), Failure> 
     })
 }
 
-fn token(path: &Path) -> Result<Secret, Failure> {
+/// What a platform makes of the lines of a token file; else what is wrong with them.
+type Form = fn(&[Secret]) -> Result<Secret, String>;
+
+fn token(path: &Path, form: Form) -> Result<Secret, Failure> {
     let wrong = |what: String| Failure::Usage(format!("--token-file {}: {what}", path.display()));
-    let token = if path == Path::new("-") {
+    let lines = if path == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map_err(|error| wrong(plain(&error)))?;
-        config::one_secret(&text).map_err(wrong)?
+        config::secrets_of_text(&text).map_err(wrong)?
     } else {
-        secret_file(path)?
+        config::secrets_of_file(path).map_err(|what| Failure::Config(format!("{}: {what}", path.display())))?
     };
-    if is_telegram_token(token.expose()) {
-        Ok(token)
-    } else {
-        Err(wrong("is no bot token: expected <digits>:<key>".into()))
+    form(&lines).map_err(wrong)
+}
+
+fn telegram(lines: &[Secret]) -> Result<Secret, String> {
+    match lines {
+        [token] if is_telegram_token(token.expose()) => Ok(token.clone()),
+        [_] => Err("is no bot token: expected <digits>:<key>".into()),
+        several => Err(format!("holds {} lines: expected one", several.len())),
     }
+}
+
+/// Both tokens of an app, each on a line; the bot token alone for an app that gets its events by HTTP.
+#[cfg(feature = "slack")]
+fn slack(lines: &[Secret]) -> Result<Secret, String> {
+    let words: Vec<&str> = lines.iter().map(Secret::expose).collect();
+    let both = Secret::new(words.join(" "));
+    shard::platform::slack::Tokens::read(&both).map(|_| both).map_err(|error| error.to_string())
 }
 
 fn secret_file(path: &Path) -> Result<Secret, Failure> {

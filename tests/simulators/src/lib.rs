@@ -4,7 +4,9 @@
 //! conversation as the person at the other end sees it: that record is what "answered once" is judged by.
 //! Nothing here reaches a network other than loopback.
 
+mod line;
 pub mod script;
+pub mod slack;
 pub mod telegram;
 pub mod traffic;
 

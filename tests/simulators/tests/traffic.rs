@@ -12,7 +12,7 @@ use reqwest::Client;
 use serde_json::{Value, json};
 use simulators::{
     telegram::{BotHandle, Telegram},
-    traffic::{Outcome, Plan, Summary, Traffic},
+    traffic::{Outcome, Plan, Summary, TelegramBots, Traffic},
 };
 
 const SOON: Duration = Duration::from_secs(20);
@@ -47,10 +47,12 @@ async fn run(bots: usize, plan: Plan, chat: Duration, times: fn(u64) -> u64) -> 
     }
     let outcomes = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&outcomes);
-    let summary = Traffic::run(&telegram, &bots, plan, SOON, chat, move |one| {
+    telegram.wait_for_polls(bots.len(), SOON).await.expect("all bots poll");
+    let traffic = Traffic::start(vec![Box::new(TelegramBots::new(&telegram, &bots))], plan, move |one| {
         told.lock().expect("no panic").push(one.outcome);
     });
-    let summary = summary.await.expect("all bots poll");
+    tokio::time::sleep(chat).await;
+    let summary = traffic.stop().await;
     let outcomes = outcomes.lock().expect("no panic").clone();
     (summary, outcomes)
 }
@@ -89,13 +91,4 @@ async fn a_bot_that_forgets_and_repeats_is_found_out() {
     assert_eq!((summary.lost, summary.duplicated), (1, 1), "{summary:?}");
     assert_eq!(summary.answered, summary.received - 2);
     assert_eq!(outcomes.iter().filter(|outcome| **outcome == Outcome::Again).count(), 2);
-}
-
-#[tokio::test]
-async fn bots_that_never_poll_are_told_of_in_place_of_a_run() {
-    let telegram = Telegram::start().await.expect("a free port");
-    let bots = [telegram.add_bot()];
-    let connect = Duration::from_millis(50);
-    let late = Traffic::run(&telegram, &bots, Plan::default(), connect, SOON, |_| {}).await;
-    assert_eq!(late.expect_err("nobody polls").to_string(), "waited 50ms in vain for 1 bots that poll");
 }

@@ -12,7 +12,6 @@ mod fault;
 mod files;
 mod handle;
 mod limits;
-mod line;
 mod methods;
 mod params;
 mod poll;
@@ -40,13 +39,12 @@ pub use record::{By, Entry, Seen, What};
 pub use stats::{BotStats, Stats};
 pub use user::{Sent, User};
 
-use self::{
-    bot::Bot,
-    control::Control,
+use self::{bot::Bot, control::Control, server::Server};
+use crate::{
+    TimedOut,
     line::{Cutter, Door, Lines},
-    server::Server,
+    lock,
 };
-use crate::{TimedOut, lock};
 
 /// The server. It lives until its last clone is dropped.
 #[derive(Debug, Clone)]

@@ -23,13 +23,12 @@ use super::{
     fault::{Fault, Faults},
     files,
     limits::Limits,
-    line::Cutter,
     methods,
     params::Params,
     poll,
     record::Seen,
 };
-use crate::lock;
+use crate::{line::Cutter, lock};
 
 /// Hears of each entry, in order for each chat, while the bot's lock is held: it must be quick and must not call back.
 pub(super) type Watcher = Box<dyn Fn(&Seen) + Send + Sync>;

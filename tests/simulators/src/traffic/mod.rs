@@ -4,6 +4,7 @@
 //! about themselves.
 
 mod ledger;
+mod networks;
 mod population;
 mod summary;
 
@@ -13,12 +14,23 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use ledger::Outcome;
+pub use networks::{SlackApps, TelegramBots};
 pub use summary::Summary;
 
-use crate::{
-    TimedOut,
-    telegram::{BotHandle, Telegram},
-};
+/// Bots on one platform, as people who chat with them need it. Bots and people are known by their numbers.
+pub trait Network: Send {
+    /// How many bots there are.
+    fn bots(&self) -> usize;
+
+    /// A person says something to a bot, in the conversation that is theirs alone.
+    fn say(&mut self, bot: usize, person: usize, text: &str);
+
+    /// From now on `heard` is told of each message of a bot to a person. It is quick and calls nothing of the network.
+    fn listen(&mut self, heard: Heard);
+}
+
+/// Told which bot said what to which person.
+pub type Heard = Box<dyn Fn(usize, usize, &str) + Send + Sync>;
 
 /// How people chat.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,8 +79,6 @@ impl Plan {
 pub struct Told {
     /// Which bot, by its place in the list given to [`Traffic::start`].
     pub bot: usize,
-    /// The chat.
-    pub chat: i64,
     /// What the bot wrote.
     pub text: String,
     /// How that is judged.
@@ -83,31 +93,11 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Lets people chat with these bots, and tells of each answer.
-    pub fn start(
-        telegram: &Telegram,
-        bots: &[BotHandle],
-        plan: Plan,
-        told: impl FnMut(&Told) + Send + 'static,
-    ) -> Self {
+    /// Lets people chat with the bots of these networks, in their order, and tells of each answer.
+    pub fn start(networks: Vec<Box<dyn Network>>, plan: Plan, told: impl FnMut(&Told) + Send + 'static) -> Self {
         let stop = CancellationToken::new();
-        let population = population::Population::new(telegram, bots, plan, Box::new(told));
+        let population = population::Population::new(networks, plan, Box::new(told));
         Self { task: tokio::spawn(population.chat(stop.clone())), stop }
-    }
-
-    /// From all bots connected (at most `connect` is waited for that) people chat for so long; then as [`Self::stop`].
-    pub async fn run(
-        telegram: &Telegram,
-        bots: &[BotHandle],
-        plan: Plan,
-        connect: Duration,
-        chat: Duration,
-        told: impl FnMut(&Told) + Send + 'static,
-    ) -> Result<Summary, TimedOut> {
-        telegram.wait_for_polls(bots.len(), connect).await?;
-        let traffic = Self::start(telegram, bots, plan, told);
-        tokio::time::sleep(chat).await;
-        Ok(traffic.stop().await)
     }
 
     /// Nothing new is sent; what is under way is awaited for the plan's grace.

@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
+    collections::BinaryHeap,
     time::{Duration, Instant},
 };
 
@@ -10,33 +10,33 @@ use rand::Rng;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Outcome, Plan, Summary, Told, ledger::Ledger};
-use crate::telegram::{BotHandle, Telegram, User};
+use super::{Network, Outcome, Plan, Summary, Told, ledger::Ledger};
 
 /// How far a rate may fall behind and still be caught up with.
 const CATCH_UP: Duration = Duration::from_millis(200);
-/// The first person's id; far from the small numbers that tests pick by hand.
-const FIRST_ID: i64 = 1_000_000;
+
+/// A bot among all of them.
+type Bot = usize;
 
 struct Answer {
-    bot: i64,
-    chat: i64,
+    bot: Bot,
+    person: usize,
     text: String,
     at: Instant,
 }
 
 struct Person {
-    bot: usize,
-    chat: User,
+    bot: Bot,
     sent: u64,
 }
 
 /// All people of one run.
 pub(super) struct Population {
     plan: Plan,
+    networks: Vec<Box<dyn Network>>,
+    /// Which network a bot is on, and where there.
+    bots: Vec<(usize, usize)>,
     people: Vec<Person>,
-    by_chat: HashMap<(i64, i64), usize>,
-    bot_places: HashMap<i64, usize>,
     /// Whose turn comes when; a person is in here once for each message that may be in flight.
     turns: BinaryHeap<Reverse<(Instant, usize)>>,
     answers: mpsc::UnboundedReceiver<Answer>,
@@ -46,21 +46,23 @@ pub(super) struct Population {
 }
 
 impl Population {
-    pub(super) fn new(telegram: &Telegram, bots: &[BotHandle], plan: Plan, told: Box<dyn FnMut(&Told) + Send>) -> Self {
+    pub(super) fn new(mut networks: Vec<Box<dyn Network>>, plan: Plan, told: Box<dyn FnMut(&Told) + Send>) -> Self {
         let (heard, answers) = mpsc::unbounded_channel();
-        telegram.watch(move |seen| {
-            if seen.entry.is_answer() {
-                let text = seen.entry.text.clone().unwrap_or_default();
+        let mut bots: Vec<(usize, usize)> = Vec::new();
+        for (at, network) in networks.iter_mut().enumerate() {
+            let (heard, before) = (heard.clone(), bots.len());
+            network.listen(Box::new(move |bot, person, text| {
                 // Nobody listens any more once the run is over.
-                let _ = heard.send(Answer { bot: seen.bot, chat: seen.entry.chat, text, at: Instant::now() });
-            }
-        });
+                let _ = heard.send(Answer { bot: before + bot, person, text: text.to_owned(), at: Instant::now() });
+            }));
+            bots.extend((0..network.bots()).map(|bot| (at, bot)));
+        }
         let now = Instant::now();
         let mut population = Self {
             plan,
+            networks,
+            bots,
             people: Vec::new(),
-            by_chat: HashMap::new(),
-            bot_places: bots.iter().enumerate().map(|(place, bot)| (bot.id(), place)).collect(),
             turns: BinaryHeap::new(),
             answers,
             told,
@@ -68,12 +70,10 @@ impl Population {
             next_slot: now,
         };
         // One person of each bot before the second of any: a slow rate still reaches all bots.
-        for round in 0..population.plan.users_per_bot {
-            for (place, bot) in bots.iter().enumerate() {
-                let id = FIRST_ID + i64::try_from(round * bots.len() + place).unwrap_or_default();
+        for _ in 0..population.plan.users_per_bot {
+            for bot in 0..population.bots.len() {
                 let person = population.people.len();
-                population.by_chat.insert((bot.id(), id), person);
-                population.people.push(Person { bot: place, chat: bot.user(id), sent: 0 });
+                population.people.push(Person { bot, sent: 0 });
                 for _ in 0..population.plan.in_flight.max(1) {
                     let turn = now + population.thinking();
                     population.turns.push(Reverse((turn, person)));
@@ -119,21 +119,21 @@ impl Population {
             }
             let person = &mut self.people[index];
             person.sent += 1;
-            let text = format!("message {} of user {} to bot {}", person.sent, person.chat.chat(), person.bot + 1);
+            let text = format!("message {} of user {index} to bot {}", person.sent, person.bot + 1);
             self.ledger.say(index, person.sent, text.clone(), Instant::now());
-            person.chat.say(&text);
+            let (network, bot) = self.bots[person.bot];
+            self.networks[network].say(bot, index, &text);
         }
     }
 
     fn hear(&mut self, answer: Answer) {
-        let Some(bot) = self.bot_places.get(&answer.bot).copied() else { return };
-        let person = self.by_chat.get(&(answer.bot, answer.chat)).copied();
-        let outcome = self.ledger.hear(person.unwrap_or(usize::MAX), &answer.text, answer.at);
-        if let (Outcome::Answered { .. }, Some(person)) = (outcome, person) {
+        let known = self.people.get(answer.person).is_some_and(|person| person.bot == answer.bot);
+        let outcome = self.ledger.hear(if known { answer.person } else { usize::MAX }, &answer.text, answer.at);
+        if known && matches!(outcome, Outcome::Answered { .. }) {
             let turn = Instant::now() + self.thinking();
-            self.turns.push(Reverse((turn, person)));
+            self.turns.push(Reverse((turn, answer.person)));
         }
-        (self.told)(&Told { bot, chat: answer.chat, text: answer.text, outcome });
+        (self.told)(&Told { bot: answer.bot, text: answer.text, outcome });
     }
 }
 

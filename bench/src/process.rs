@@ -6,14 +6,17 @@ use nix::unistd::{SysconfVar, sysconf};
 
 /// CPU time and memory at one moment.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Cost {
-    pub(crate) cpu: Duration,
-    pub(crate) rss_bytes: u64,
-    pub(crate) processes: usize,
+pub struct Cost {
+    /// User and system time.
+    pub cpu: Duration,
+    /// Resident memory.
+    pub rss_bytes: u64,
+    /// How many processes.
+    pub processes: usize,
 }
 
 /// Of the process and all that descend from it.
-pub(crate) fn cost(pid: u32) -> io::Result<Cost> {
+pub fn cost(pid: u32) -> io::Result<Cost> {
     let mut sum = Cost::default();
     let mut pids = vec![pid];
     while let Some(pid) = pids.pop() {

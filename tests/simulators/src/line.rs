@@ -24,11 +24,11 @@ use crate::lock;
 
 /// Cuts one connection.
 #[derive(Debug, Clone)]
-pub(super) struct Cutter(Arc<CancellationToken>);
+pub(crate) struct Cutter(Arc<CancellationToken>);
 
 impl Cutter {
     /// Resets the connection: nothing more is read from it or written to it.
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.0.cancel();
     }
 }
@@ -41,7 +41,7 @@ impl axum::extract::connect_info::Connected<IncomingStream<'_, Door>> for Cutter
 
 /// All connections that are open, so that an outage can reset them.
 #[derive(Debug, Default)]
-pub(super) struct Lines(Mutex<Vec<Weak<CancellationToken>>>);
+pub(crate) struct Lines(Mutex<Vec<Weak<CancellationToken>>>);
 
 impl Lines {
     fn add(&self, cutter: &Cutter) {
@@ -53,7 +53,7 @@ impl Lines {
     }
 
     /// Resets every connection.
-    pub(super) fn cut_all(&self) {
+    pub(crate) fn cut_all(&self) {
         for line in std::mem::take(&mut *lock(&self.0)) {
             if let Some(token) = line.upgrade() {
                 token.cancel();
@@ -63,7 +63,7 @@ impl Lines {
 }
 
 /// The listener; while `open` is false its port refuses connections.
-pub(super) struct Door {
+pub(crate) struct Door {
     listener: Option<TcpListener>,
     address: SocketAddr,
     open: watch::Receiver<bool>,
@@ -71,7 +71,7 @@ pub(super) struct Door {
 }
 
 impl Door {
-    pub(super) fn new(listener: TcpListener, open: watch::Receiver<bool>, lines: Arc<Lines>) -> io::Result<Self> {
+    pub(crate) fn new(listener: TcpListener, open: watch::Receiver<bool>, lines: Arc<Lines>) -> io::Result<Self> {
         Ok(Self { address: listener.local_addr()?, listener: Some(listener), open, lines })
     }
 }
@@ -126,7 +126,7 @@ impl Listener for Door {
 }
 
 /// One connection.
-pub(super) struct Line {
+pub(crate) struct Line {
     stream: TcpStream,
     cutter: Cutter,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,

@@ -1,14 +1,15 @@
 //! The figures side by side, and each peer's divided by the daemon's.
 
-use super::measure::Measured;
+use crate::measure::Measured;
 
 type Figure = (&'static str, fn(&Measured) -> f64, fn(f64) -> String);
 
-const FIGURES: [Figure; 10] = [
-    ("all bots poll after", |m| m.start.as_secs_f64(), |v| format!("{v:.2} s")),
+const FIGURES: [Figure; 11] = [
+    ("all connected after", |m| m.start.as_secs_f64(), |v| format!("{v:.2} s")),
     ("CPU until then", |m| m.start_cpu.as_secs_f64(), |v| format!("{v:.2} s")),
     ("memory, idle (RSS)", |m| m.rss_idle as f64, megabytes),
     ("memory, after load (RSS)", |m| m.rss_loaded as f64, megabytes),
+    ("memory, after a burst (RSS)", |m| m.rss_burst.unwrap_or_default() as f64, megabytes),
     ("CPU, idle (of a core)", |m| m.idle_cores, |v| format!("{:.2} %", v * 100.0)),
     ("CPU an echo, all", |m| m.cpu_per_echo.as_secs_f64(), milliseconds),
     ("CPU an echo, without idle", |m| m.net_cpu_per_echo.as_secs_f64(), milliseconds),
@@ -26,10 +27,13 @@ fn milliseconds(seconds: f64) -> String {
 }
 
 /// A table in Markdown. With `base`, each figure of the others is also given as a multiple of its.
-pub(crate) fn table(measured: &[Measured], base: Option<&Measured>) -> String {
+pub fn table(measured: &[Measured], base: Option<&Measured>) -> String {
     let mut rows = vec![row("", measured.iter().map(|m| m.name.to_owned()))];
     rows.push(format!("|---|{}", "---:|".repeat(measured.len())));
     for (name, of, shown) in FIGURES {
+        if measured.iter().all(|m| of(m) == 0.0) && name.contains("burst") {
+            continue;
+        }
         rows.push(row(
             name,
             measured.iter().map(|m| {
@@ -70,6 +74,7 @@ mod tests {
             start_cpu: Duration::from_secs(1),
             rss_idle,
             rss_loaded: rss_idle,
+            rss_burst: None,
             idle_cores: 0.0,
             cpu_per_echo: Duration::from_micros(500),
             net_cpu_per_echo: Duration::from_micros(400),
