@@ -13,7 +13,6 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lapin::options::QueueDeleteOptions;
 use tracing::{info, warn};
 
 use super::{
@@ -23,7 +22,7 @@ use super::{
     topology,
     wire::{Letter, Open},
 };
-use crate::amqp::error::{Cause, answered};
+use crate::amqp::error::Cause;
 
 /// Events that move at a time.
 const CHUNK: usize = 256;
@@ -172,43 +171,40 @@ impl Reader {
         let shared = self.shared.clone();
         for (group, channel) in self.asides() {
             let queue = shared.names.aside(group);
-            if topology::ready(&channel, &shared.config, &queue).await? > 0 {
+            let hidden = shared.state().hidden.contains(&group);
+            if !hidden {
+                if self.has_come(Some(group)) && !shared.state().index.holds(Some(group)) {
+                    self.end_aside(group, &queue).await?;
+                }
                 continue;
             }
-            {
-                let _alone = shared.order.write().await;
-                if topology::ready(&channel, &shared.config, &queue).await? > 0 {
-                    continue;
-                }
-                // What left the queue before that answer has arrived when this one has, and is taken in before long.
-                topology::ready(&channel, &shared.config, &queue).await?;
+            if topology::count(&channel, &shared.config, &queue).await?.ready > 0 {
+                continue;
+            }
+            let _alone = shared.order.write().await;
+            if topology::count(&channel, &shared.config, &queue).await?.ready == 0 {
+                // When this one comes, everything has.
+                self.mark_end(Some(group), &queue).await?;
                 shared.state().hidden.remove(&group);
             }
-            self.end_aside(group, &queue).await?;
         }
         Ok(())
     }
 
+    /// All that lay there has come, and is settled.
     async fn end_aside(&mut self, group: Group, queue: &str) -> Result<(), Cause> {
         let shared = self.shared.clone();
-        if shared.state().index.holds(Some(group)) {
+        let _alone = shared.order.write().await;
+        if shared.state().hidden.contains(&group) {
             return Ok(());
         }
-        let live = self.live()?.clone();
         self.let_go(group).await;
-        // Whatever had come and was not taken in has gone back with the channel.
-        let channel = live.channel().await?;
-        let left = topology::ready(&channel, &shared.config, queue).await?;
-        if left > 0 {
-            return Err(Cause::Unavailable("events came beside at the last moment; holding it anew".to_owned()));
+        if shared.count(queue).await?.is_some_and(|count| count.ready > 0) {
+            return Err(Cause::Unavailable(format!("{queue} is not empty after all; holding it anew")));
         }
         let noted = shared.registry.note(&shared.names.main, &group.key(), None).await;
         noted.map_err(unavailable)?;
         info!(queue = shared.names.main, group = group.key(), "nothing is set aside any more");
-        let options = QueueDeleteOptions { if_unused: true, if_empty: true, nowait: false };
-        // Should something have come after all, the queue stays. Quorum queues can't be asked for that.
-        let _ = answered(shared.config.answer_timeout, channel.queue_delete(queue.into(), options)).await;
-        let _ = answered(shared.config.answer_timeout, channel.close(200, "".into())).await;
-        Ok(())
+        shared.delete(queue).await
     }
 }

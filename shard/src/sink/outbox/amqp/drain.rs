@@ -5,7 +5,7 @@
 //! conversation is that of the old outbox, and its events come before those of the new one that are read after they
 //! arrived; what the new layout stores and delivers before they arrive can't be held back for them.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures_util::StreamExt;
 use lapin::{
@@ -19,7 +19,7 @@ use super::{
     Shared,
     index::mark_key,
     names::{Group, Names},
-    topology,
+    topology::{self, Count},
     wire::{self, Letter, Open},
 };
 use crate::{
@@ -30,8 +30,6 @@ use crate::{
 
 /// Messages under way at a time.
 const PREFETCH: u16 = 256;
-/// How long a queue has to stay silent before it counts as empty.
-const SILENCE: Duration = Duration::from_millis(500);
 
 /// Looks for outboxes of other layouts from time to time, until the outbox is dropped.
 pub(super) async fn run(shared: Arc<Shared>) {
@@ -73,7 +71,7 @@ impl Shared {
     async fn drain_all(self: &Arc<Self>) -> Result<u64, Cause> {
         let mut moved = 0;
         for names in self.others() {
-            if self.waiting(&names.main).await?.is_none() {
+            if self.count(&names.main).await?.is_none() {
                 continue;
             }
             moved += self.drain(&names.main, Part::Open(false)).await?;
@@ -81,15 +79,15 @@ impl Shared {
             for (key, _) in notes {
                 let Some(group) = Group::read(&key) else { continue };
                 let aside = names.aside(group);
-                if self.waiting(&aside).await?.is_some() {
+                if self.count(&aside).await?.is_some() {
                     moved += self.drain(&aside, Part::Open(true)).await?;
-                    self.delete(&aside).await?;
                 }
                 let forgotten = self.registry.note(&names.main, &key, None).await;
                 forgotten.map_err(super::reader::unavailable)?;
+                self.delete(&aside).await?;
             }
             for (queue, part) in [(&names.dead, Part::Dead), (&names.kept, Part::Kept)] {
-                if self.waiting(queue).await?.is_some() {
+                if self.count(queue).await?.is_some() {
                     moved += self.drain(queue, part).await?;
                 }
             }
@@ -97,40 +95,62 @@ impl Shared {
         Ok(moved)
     }
 
-    /// How many messages of a queue are ready, if there is such a queue.
-    async fn waiting(&self, queue: &str) -> Result<Option<u64>, Cause> {
+    /// What is in a queue, if there is such a queue.
+    pub(super) async fn count(&self, queue: &str) -> Result<Option<Count>, Cause> {
         let channel = self.link.live().await?.channel().await?;
-        match topology::ready(&channel, &self.config, queue).await {
-            Ok(ready) => {
+        match topology::count(&channel, &self.config, queue).await {
+            Ok(count) => {
                 let _ = answered(self.config.answer_timeout, channel.close(200, "".into())).await;
-                Ok(Some(ready))
+                Ok(Some(count))
             }
             Err(Cause::Missing) => Ok(None),
             Err(cause) => Err(cause),
         }
     }
 
-    async fn delete(&self, queue: &str) -> Result<(), Cause> {
+    /// Removes a queue that is empty and that nobody reads. (A quorum queue can't be asked to see to that itself.)
+    pub(super) async fn delete(&self, queue: &str) -> Result<(), Cause> {
+        if self.count(queue).await? != Some(Count { ready: 0, consumers: 0 }) {
+            return Ok(());
+        }
         let channel = self.link.live().await?.channel().await?;
-        let options = QueueDeleteOptions { if_unused: true, if_empty: true, nowait: false };
-        // A queue that is not empty after all stays, and is looked into the next time.
-        let _ = answered(self.config.answer_timeout, channel.queue_delete(queue.into(), options)).await;
+        let deleting = channel.queue_delete(queue.into(), QueueDeleteOptions::default());
+        answered(self.config.answer_timeout, deleting).await?;
+        let _ = answered(self.config.answer_timeout, channel.close(200, "".into())).await;
         Ok(())
     }
 
+    /// Moves all that lies in a queue; `Ok` when nothing is left there.
     async fn drain(self: &Arc<Self>, queue: &str, part: Part) -> Result<u64, Cause> {
-        let within = self.config.answer_timeout;
+        let (within, mut moved) = (self.config.answer_timeout, 0);
+        match self.count(queue).await? {
+            None => return Ok(0),
+            Some(Count { consumers: 0, .. }) => {}
+            Some(_) => return Err(Cause::Unavailable(format!("somebody reads {queue}"))),
+        }
         let channel = self.link.live().await?.channel().await?;
         answered(within, channel.basic_qos(PREFETCH, BasicQosOptions::default())).await?;
-        let tag = format!("{} drains {:x}", self.config.name, self.number());
+        let end = self.number();
+        let tag = format!("{} drains {end:x}", self.config.name);
         let options = BasicConsumeOptions::default();
         let consuming = channel.basic_consume(queue.into(), tag.as_str().into(), options, FieldTable::default());
         let mut stream = answered(within, consuming).await?;
-        let mut moved = 0;
-        while let Ok(Some(raw)) = tokio::time::timeout(SILENCE, stream.next()).await {
+        // When this one comes, everything has come before it.
+        self.publish(queue, wire::marker(end), bytes::Bytes::new()).await?;
+        let mut ended = false;
+        while !ended {
+            let next = tokio::time::timeout(within, stream.next()).await;
+            let Ok(Some(raw)) = next else {
+                return Err(Cause::Unavailable(format!(
+                    "{queue} can't be read to its end; another process may hold it"
+                )));
+            };
             let raw = raw?;
             let tag = raw.delivery_tag;
-            moved += u64::from(self.rehome(queue, part, raw).await?);
+            match wire::marked(&raw.properties) {
+                Some(number) => ended = number == end,
+                None => moved += u64::from(self.rehome(queue, part, raw).await?),
+            }
             answered(within, channel.basic_ack(tag, BasicAckOptions::default())).await?;
         }
         let _ = answered(within, channel.close(200, "".into())).await;
@@ -142,9 +162,6 @@ impl Shared {
 
     /// Publishes a message where it belongs now. `false` when there was nothing to publish.
     async fn rehome(self: &Arc<Self>, queue: &str, part: Part, raw: Raw) -> Result<bool, Cause> {
-        if wire::marked(&raw.properties).is_some() {
-            return Ok(false);
-        }
         let event = serde_json::from_slice::<Event>(&raw.data).ok();
         let Some(event) = event else {
             warn!(queue, bytes = raw.data.len(), "a message that is no event goes to the dead letters");

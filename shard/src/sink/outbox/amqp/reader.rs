@@ -220,8 +220,15 @@ impl Reader {
         Ok(channel)
     }
 
+    /// Puts another marker at a queue's end: when it has come, everything has that lay there.
+    pub(super) async fn mark_end(&mut self, source: Source, queue: &str) -> Result<(), Cause> {
+        let number = self.shared.number();
+        self.coming.insert(source, (number, u64::MAX));
+        self.shared.publish(queue, wire::marker(number), bytes::Bytes::new()).await
+    }
+
     /// Whether all that lay in a queue has come, or as much as there is room for.
-    fn has_come(&self, source: Source) -> bool {
+    pub(super) fn has_come(&self, source: Source) -> bool {
         !self.coming.contains_key(&source)
     }
 

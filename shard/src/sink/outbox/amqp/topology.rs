@@ -62,9 +62,19 @@ fn arguments(config: &AmqpConfig, consumed: bool, unlimited: bool) -> FieldTable
     table
 }
 
-/// How many messages of a queue are ready; a queue that is missing takes the channel with it.
-pub(super) async fn ready(channel: &Channel, config: &AmqpConfig, queue: &str) -> Result<u64, Cause> {
+/// What a broker tells of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Count {
+    /// Messages that nobody holds.
+    pub(super) ready: u64,
+    /// Consumers; of those of a quorum queue with a single active one, that one alone.
+    pub(super) consumers: u32,
+}
+
+/// Counts what is in a queue; one that is missing takes the channel with it.
+pub(super) async fn count(channel: &Channel, config: &AmqpConfig, queue: &str) -> Result<Count, Cause> {
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     let declared = channel.queue_declare(queue.into(), options, FieldTable::default());
-    Ok(answered(config.answer_timeout, declared).await?.message_count().into())
+    let queue = answered(config.answer_timeout, declared).await?;
+    Ok(Count { ready: queue.message_count().into(), consumers: queue.consumer_count() })
 }
