@@ -3,7 +3,6 @@
 mod support;
 
 #[path = "support/servers.rs"]
-#[allow(dead_code)]
 mod servers;
 #[path = "support/stage.rs"]
 mod stage;

@@ -21,7 +21,7 @@ use shard::{
     store::{BoxStore, SlotStore, StoreError},
 };
 #[cfg(feature = "amqp")]
-use shard::{queue::AmqpQueue, sink::outbox::AmqpOutbox};
+use shard::{dispatch::RegistryBook, queue::AmqpQueue, sink::outbox::AmqpOutbox};
 use tracing::{info, warn};
 
 use super::stock::Stock;
@@ -83,7 +83,12 @@ pub(super) async fn open(config: &Config, index: u32, stock: &Stock) -> Result<O
         #[cfg(feature = "amqp")]
         QueueAt::Amqp(amqp) => {
             let amqp = amqp.clone().named(worker_name(config, index));
-            let outbox = AmqpOutbox::new(amqp.clone(), registry.clone(), config.shard(index), clock.clone());
+            let outbox = AmqpOutbox::new(
+                amqp.clone(),
+                Arc::new(RegistryBook::new(registry.clone())),
+                config.shard(index),
+                clock.clone(),
+            );
             (Arc::new(AmqpQueue::new(amqp)), Arc::new(outbox))
         }
     };

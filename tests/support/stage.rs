@@ -1,7 +1,5 @@
 //! Private servers for whole daemons: a broker with a virtual host of its own, and a Redis, both behind passwords.
 
-#![allow(dead_code)]
-
 use std::{
     io::{BufRead, BufReader, Write},
     net::TcpStream,

@@ -22,6 +22,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
+#[cfg(feature = "amqp")]
+pub use joins::RegistryBook;
 pub use joins::{QueuedReplies, RosterHandlers};
 pub use stragglers::{Stragglers, older_jobs_first};
 pub use worker::{QueueWorker, WorkerOptions};

@@ -11,7 +11,7 @@ use shard::{
 };
 
 #[cfg(feature = "amqp")]
-use shard::sink::outbox::AmqpOutbox;
+use shard::{dispatch::RegistryBook, sink::outbox::AmqpOutbox};
 
 use super::Fate;
 use crate::{
@@ -65,10 +65,10 @@ type Outboxes = Vec<(Option<u32>, Arc<dyn Outbox>)>;
 async fn outboxes(config: &Config) -> Result<Outboxes, Failure> {
     #[cfg(feature = "amqp")]
     if let QueueAt::Amqp(amqp) = &config.queue.at {
-        let registry = registry(config)?;
+        let book = Arc::new(RegistryBook::new(registry(config)?));
         let of = |index| {
             let clock = Arc::new(SystemClock);
-            let outbox = AmqpOutbox::new((**amqp).clone(), registry.clone(), config.shard(index), clock);
+            let outbox = AmqpOutbox::new((**amqp).clone(), book.clone(), config.shard(index), clock);
             (Some(index), Arc::new(outbox) as Arc<dyn Outbox>)
         };
         return Ok((0..config.shard_count).map(of).collect());

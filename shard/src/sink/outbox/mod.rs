@@ -2,8 +2,12 @@
 
 #[cfg(feature = "amqp")]
 mod amqp;
+#[cfg(feature = "amqp")]
+mod book;
 mod embedded;
 
 #[cfg(feature = "amqp")]
 pub use amqp::{AmqpOutbox, AmqpOutboxOptions};
+#[cfg(feature = "amqp")]
+pub use book::{BookError, EventBook};
 pub use embedded::EmbeddedOutbox;

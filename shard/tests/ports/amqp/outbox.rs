@@ -9,6 +9,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use shard::{
     clock::ManualClock,
+    dispatch::RegistryBook,
     identity::ShardId,
     registry::{EmbeddedRegistry, Registry},
     sink::{
@@ -87,7 +88,13 @@ impl Slot {
         let registry = self.registry();
         let clock = Arc::new(self.clock.clone());
         let config = config(&self.host.url(port));
-        Arc::new(AmqpOutbox::with(config, registry, self.shard, clock, self.options.clone()))
+        Arc::new(AmqpOutbox::with(
+            config,
+            Arc::new(RegistryBook::new(registry)),
+            self.shard,
+            clock,
+            self.options.clone(),
+        ))
     }
 
     /// An outbox that is there directly.

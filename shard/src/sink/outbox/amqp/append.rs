@@ -7,17 +7,13 @@ use futures_util::future::join_all;
 
 use super::{
     super::super::{Batch, Destination, OutboxError, Stored},
-    Shared,
+    Shared, book_error,
     index::Source,
     names::Group,
-    outbox_error, registry_error,
+    outbox_error,
     wire::{Letter, Open},
 };
-use crate::{
-    event::Event,
-    identity::ChannelId,
-    registry::{Fence, RegistryError},
-};
+use crate::{event::Event, identity::ChannelId, registry::Fence, sink::outbox::BookError};
 
 /// An event on its way in.
 pub(super) struct Incoming {
@@ -79,14 +75,14 @@ impl Shared {
         let ids: Vec<_> = events.iter().map(|event| event.id).collect();
         let fenced = |error| of_channel(&fence, error);
         if ids.is_empty() {
-            self.registry.events_stored(&fence, &[], offset).await.map_err(fenced)?;
+            self.book.events_stored(&fence, &[], offset).await.map_err(fenced)?;
             return Ok(Vec::new());
         }
         self.room()?;
         self.begin_reading();
         // Places are given, and messages sent, in one order for each channel.
         let _turn = self.placing[fence.channel.prefix() as usize % self.placing.len()].lock().await;
-        let places = self.registry.place_events(&fence, &ids).await.map_err(fenced)?;
+        let places = self.book.place_events(&fence, &ids).await.map_err(fenced)?;
         let mut incoming = Vec::with_capacity(events.len());
         for (mut event, place) in events.into_iter().zip(places) {
             let Some(seq) = place else { continue };
@@ -95,7 +91,7 @@ impl Shared {
             let body = Bytes::from(serde_json::to_vec(&event).map_err(unwritten)?);
             incoming.push(Incoming { event, body, open: Open::fresh(destinations), again: false });
         }
-        self.put(incoming, async || self.registry.events_stored(&fence, &ids, offset).await.map_err(fenced)).await
+        self.put(incoming, async || self.book.events_stored(&fence, &ids, offset).await.map_err(fenced)).await
     }
 
     /// What is more than can be held for long is not taken: whoever tells of it waits.
@@ -184,10 +180,10 @@ impl Shared {
     }
 }
 
-fn of_channel(fence: &Fence, error: RegistryError) -> OutboxError {
+fn of_channel(fence: &Fence, error: BookError) -> OutboxError {
     let channel: ChannelId = fence.channel;
     match error {
-        RegistryError::Fenced { resource } if resource.contains(&channel.to_string()) => OutboxError::Fenced(channel),
-        other => registry_error(other),
+        BookError::Fenced { resource } if resource.contains(&channel.to_string()) => OutboxError::Fenced(channel),
+        other => book_error(other),
     }
 }

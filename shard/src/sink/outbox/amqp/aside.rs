@@ -77,7 +77,7 @@ impl Reader {
             }
             if !hidden {
                 let note = first.number.to_string();
-                let noted = shared.registry.note(&shared.names.main, &group.key(), Some(&note)).await;
+                let noted = shared.book.note(&shared.names.main, &group.key(), Some(&note)).await;
                 noted.map_err(unavailable)?;
                 shared.state().hidden.insert(group);
                 warn!(queue = shared.names.main, group = group.key(), "events wait in numbers: they are set aside");
@@ -148,7 +148,7 @@ impl Reader {
         };
         let marks: Vec<_> = chunk.iter().filter_map(left).collect();
         if !marks.is_empty() {
-            shared.registry.mark_events(&marks).await.map_err(unavailable)?;
+            shared.book.mark_events(&marks).await.map_err(unavailable)?;
         }
         let acks: Vec<_> = {
             let mut state = shared.state();
@@ -202,7 +202,7 @@ impl Reader {
         if shared.count(queue).await?.is_some_and(|count| count.ready > 0) {
             return Err(Cause::Unavailable(format!("{queue} is not empty after all; holding it anew")));
         }
-        let noted = shared.registry.note(&shared.names.main, &group.key(), None).await;
+        let noted = shared.book.note(&shared.names.main, &group.key(), None).await;
         noted.map_err(unavailable)?;
         info!(queue = shared.names.main, group = group.key(), "nothing is set aside any more");
         shared.delete(queue).await

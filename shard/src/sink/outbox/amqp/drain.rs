@@ -75,14 +75,14 @@ impl Shared {
                 continue;
             }
             moved += self.drain(&names.main, Part::Open(false)).await?;
-            let notes = self.registry.notes(&names.main).await.map_err(super::reader::unavailable)?;
+            let notes = self.book.notes(&names.main).await.map_err(super::reader::unavailable)?;
             for (key, _) in notes {
                 let Some(group) = Group::read(&key) else { continue };
                 let aside = names.aside(group);
                 if self.count(&aside).await?.is_some() {
                     moved += self.drain(&aside, Part::Open(true)).await?;
                 }
-                let forgotten = self.registry.note(&names.main, &key, None).await;
+                let forgotten = self.book.note(&names.main, &key, None).await;
                 forgotten.map_err(super::reader::unavailable)?;
                 self.delete(&aside).await?;
             }
@@ -179,7 +179,7 @@ impl Shared {
             Part::Open(aside) => {
                 let Some(mut letter) = Letter::read(&raw.properties, Vec::new()) else { return Ok(false) };
                 let key = mark_key(event.id, letter.number, aside);
-                let marks = self.registry.event_marks(&[key]).await.map_err(super::reader::unavailable)?;
+                let marks = self.book.event_marks(&[key]).await.map_err(super::reader::unavailable)?;
                 let mark = marks.into_iter().next().flatten().filter(|_| raw.redelivered);
                 if let Some(mark) = mark {
                     letter.open = letter.open.and(&Open::read(&mark));

@@ -57,12 +57,14 @@ use self::{
     reader::Held,
     wire::Death,
 };
-use super::super::{Batch, DeadEvent, Destination, Outbox, OutboxError, Scope, Stored};
+use super::{
+    super::{Batch, DeadEvent, Destination, Outbox, OutboxError, Scope, Stored},
+    book::{BookError, EventBook},
+};
 use crate::{
     amqp::{AmqpConfig, error::Cause, link::Link, publisher::Publisher},
     clock::Clock,
     identity::{ChannelId, ShardId},
-    registry::{Registry, RegistryError},
 };
 
 /// How much of the outbox is held in memory.
@@ -93,7 +95,7 @@ struct Shared {
     options: AmqpOutboxOptions,
     names: Names,
     shard: ShardId,
-    registry: Arc<dyn Registry>,
+    book: Arc<dyn EventBook>,
     clock: Arc<dyn Clock>,
     link: Arc<Link>,
     publisher: Publisher,
@@ -134,14 +136,14 @@ struct State {
 
 impl AmqpOutbox {
     /// Takes the settings; nothing is connected yet.
-    pub fn new(config: AmqpConfig, registry: Arc<dyn Registry>, shard: ShardId, clock: Arc<dyn Clock>) -> Self {
-        Self::with(config, registry, shard, clock, AmqpOutboxOptions::default())
+    pub fn new(config: AmqpConfig, book: Arc<dyn EventBook>, shard: ShardId, clock: Arc<dyn Clock>) -> Self {
+        Self::with(config, book, shard, clock, AmqpOutboxOptions::default())
     }
 
     /// The same with other bounds.
     pub fn with(
         config: AmqpConfig,
-        registry: Arc<dyn Registry>,
+        book: Arc<dyn EventBook>,
         shard: ShardId,
         clock: Arc<dyn Clock>,
         options: AmqpOutboxOptions,
@@ -155,7 +157,7 @@ impl AmqpOutbox {
             config,
             options,
             shard,
-            registry,
+            book,
             clock,
             link,
             publisher,
@@ -298,7 +300,7 @@ impl Shared {
     }
 
     async fn mark(&self, position: u64, key: Uuid, open: &wire::Open) -> Result<(), OutboxError> {
-        self.registry.mark_events(&[(key, Some(open.write()))]).await.map_err(registry_error)?;
+        self.book.mark_events(&[(key, Some(open.write()))]).await.map_err(book_error)?;
         self.state().index.marked(position);
         Ok(())
     }
@@ -312,11 +314,11 @@ fn outbox_error(queue: &str, cause: Cause) -> OutboxError {
     }
 }
 
-fn registry_error(error: RegistryError) -> OutboxError {
+fn book_error(error: BookError) -> OutboxError {
     match error {
-        RegistryError::Unavailable(cause) => OutboxError::Unavailable(cause),
+        BookError::Unavailable(cause) => OutboxError::Unavailable(cause),
         // A process that is superseded as a whole can't be told in the port's words otherwise.
-        RegistryError::Fenced { .. } | RegistryError::Refused(_) => OutboxError::Refused(error.to_string()),
+        BookError::Fenced { .. } | BookError::Refused(_) => OutboxError::Refused(error.to_string()),
     }
 }
 
@@ -327,7 +329,7 @@ impl Outbox for AmqpOutbox {
     }
 
     async fn offset(&self, channel: ChannelId) -> Result<Option<i64>, OutboxError> {
-        self.shared.registry.read_to(channel).await.map_err(registry_error)
+        self.shared.book.read_to(channel).await.map_err(book_error)
     }
 
     async fn open(&self, after: u64, limit: usize) -> Result<Vec<Stored>, OutboxError> {

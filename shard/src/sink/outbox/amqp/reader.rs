@@ -125,7 +125,7 @@ impl Reader {
         let shared = self.shared.clone();
         shared.declare().await?;
         self.live = Some(shared.link.live().await?);
-        let noted = shared.registry.notes(&shared.names.main).await.map_err(unavailable)?;
+        let noted = shared.book.notes(&shared.names.main).await.map_err(unavailable)?;
         shared.state().hidden.extend(noted.iter().filter_map(|(key, _)| Group::read(key)));
         let mut arrivals = SelectAll::new();
         let prefetch = (2 * shared.options.window).min(65_000) as u16;
@@ -298,7 +298,7 @@ impl Reader {
         };
         let ids: Vec<_> = letters.iter().filter_map(asked).collect();
         let marks =
-            if ids.is_empty() { Vec::new() } else { shared.registry.event_marks(&ids).await.map_err(unavailable)? };
+            if ids.is_empty() { Vec::new() } else { shared.book.event_marks(&ids).await.map_err(unavailable)? };
         let marks: HashMap<_, _> =
             ids.into_iter().zip(marks).filter_map(|(id, mark)| Some((id, Open::read(&mark?)))).collect();
         let mut news = false;
@@ -341,7 +341,7 @@ impl Reader {
         if !forget.is_empty() {
             let marks: Vec<_> = forget.into_iter().map(|id| (id, None)).collect();
             // What is remembered too long ends by itself.
-            let _ = shared.registry.mark_events(&marks).await;
+            let _ = shared.book.mark_events(&marks).await;
         }
         self.bring_back().await
     }
@@ -388,6 +388,6 @@ impl Reader {
 
 pub(super) type Incoming = Arrivals;
 
-pub(super) fn unavailable(error: crate::registry::RegistryError) -> Cause {
+pub(super) fn unavailable(error: crate::sink::outbox::BookError) -> Cause {
     Cause::Unavailable(error.to_string())
 }

@@ -1,3 +1,5 @@
+//! What the index of an outbox knows is what lies there, whatever happens in whatever order.
+
 use proptest::prelude::*;
 
 use super::*;
