@@ -293,8 +293,12 @@ impl Reader {
                 None => self.reject(source, raw).await?,
             }
         }
+        // What was there before may have been held by a process that is gone. A broker doesn't mark all of that as redelivered: what
+        // it takes back from a channel that is closed in good order was never delivered, in its eyes.
+        let known = shared.state().complete;
         let asked = |(source, _, redelivered, event, letter): &(Source, u64, bool, Event, Letter)| {
-            redelivered.then(|| mark_key(event.id, letter.number, source.is_some()))
+            let held_before = *redelivered || !known || source.is_some();
+            held_before.then(|| mark_key(event.id, letter.number, source.is_some()))
         };
         let ids: Vec<_> = letters.iter().filter_map(asked).collect();
         let marks =
