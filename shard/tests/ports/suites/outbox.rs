@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use crate::suites::within;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use shard::{
@@ -198,10 +199,24 @@ pub(crate) async fn what_has_no_destination_is_kept_for_the_retention_time(mut h
     assert_eq!(seqs(&waiting), [4]);
     assert_eq!(outbox.prune(day).await.expect("pruned"), 0);
     harness.advance(day / 2 + Duration::from_secs(1)).await;
-    assert_eq!(outbox.prune(day).await.expect("pruned"), 2);
+    prunes(&outbox, day, 2).await;
     harness.advance(day * 30).await;
-    assert_eq!(outbox.prune(day).await.expect("pruned"), 1);
+    prunes(&outbox, day, 1).await;
     assert_eq!(open(&outbox).await.len(), 1, "what waits for a destination is never pruned");
+}
+
+/// So many go, be it not all at once: what somebody has just looked at may be on its way back to its place.
+async fn prunes(outbox: &Arc<dyn Outbox>, older_than: Duration, expected: u64) {
+    let mut pruned = 0;
+    within("all to go", async {
+        while pruned < expected {
+            pruned += outbox.prune(older_than).await.expect("pruned");
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(pruned, expected);
+    assert_eq!(outbox.prune(older_than).await.expect("pruned"), 0);
 }
 
 /// Contract: E1.
