@@ -61,7 +61,12 @@ impl Replies for QueuedReplies {
         for job in jobs {
             let queue = self.shard.queue_for_channel(job.base(), job.channel);
             let message = Message::new(job.to_json());
-            self.queue.publish(queue, message).await.map_err(|error| ReplyError(error.to_string()))?;
+            let published = if job.task.is_send() {
+                self.queue.publish_guarded(queue, message).await
+            } else {
+                self.queue.publish(queue, message).await
+            };
+            published.map_err(|error| ReplyError(error.to_string()))?;
         }
         Ok(())
     }

@@ -174,6 +174,13 @@ pub trait Queue: Send + Sync + 'static {
     /// Appends to a queue, from whatever process. `Missing` when nobody ever declared it.
     async fn publish(&self, queue: QueueName, message: Message) -> Result<(), QueueError>;
 
+    /// Like [`Queue::publish`], for a job that does nothing before something of its own is durable (a send behind its
+    /// guard). A store that holds both may give it out to a consumer of this process before it is durable itself, and make both
+    /// durable at once; should it fail after all, whoever consumes here subscribes again.
+    async fn publish_guarded(&self, queue: QueueName, message: Message) -> Result<(), QueueError> {
+        self.publish(queue, message).await
+    }
+
     /// The work is done and stored: the message goes.
     async fn ack(&self, receipt: Receipt) -> Result<(), QueueError>;
 

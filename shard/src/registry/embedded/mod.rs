@@ -28,14 +28,14 @@ use crate::{
 pub struct EmbeddedRegistry {
     shared: Arc<BoxStore>,
     slot: Option<Arc<SlotStore>>,
-    /// Where the guard's sweep goes on.
-    swept_to: Arc<Mutex<String>>,
+    /// Where the guard's sweep goes on, and how many reservations ago the last one was.
+    sweep: Arc<Mutex<(String, u32)>>,
 }
 
 impl EmbeddedRegistry {
     /// With the slot's file where this process holds one. Without it there is no guard: nothing can be sent.
     pub fn new(shared: Arc<BoxStore>, slot: Option<Arc<SlotStore>>) -> Self {
-        Self { shared, slot, swept_to: Arc::default() }
+        Self { shared, slot, sweep: Arc::default() }
     }
 
     fn slot(&self) -> Result<&Arc<SlotStore>, RegistryError> {
@@ -63,12 +63,16 @@ impl EmbeddedRegistry {
 
     async fn try_reserve(&self, request: &Reserve, dead: Option<Holder>) -> Result<Found, RegistryError> {
         let now_ms = self.shared.clock().wall_ms();
-        let (request, swept_to) = (request.clone(), self.swept_to.clone());
+        let (request, sweep) = (request.clone(), self.sweep.clone());
         self.in_slot(move |connection| {
             let found = guard::reserve(connection, &request, dead.as_ref(), now_ms)?;
             if matches!(found, Found::Answer(Reservation::Fresh)) {
-                let mut from = swept_to.lock().expect("sweep");
-                *from = guard::sweep(connection, &from, now_ms)?;
+                let (from, ago) = &mut *sweep.lock().expect("sweep");
+                *ago += 1;
+                if *ago >= guard::SWEEP_AFTER {
+                    *ago = 0;
+                    *from = guard::sweep(connection, from, now_ms)?;
+                }
             }
             Ok(found)
         })

@@ -77,6 +77,23 @@ pub(crate) async fn events_get_a_place_without_gaps_in_their_channel(mut harness
 }
 
 /// Contract: E1.
+pub(crate) async fn what_leads_to_more_is_stored_and_told_of_once(mut harness: impl OutboxHarness) {
+    let outbox = harness.start().await;
+    let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+    for _ in 0..2 {
+        let heard = heard.clone();
+        let told = Arc::new(move |stored: Vec<Stored>| heard.lock().expect("heard").extend(stored));
+        outbox.append_leading(batch(1, 1, &["a", "b"], Some(7)), &BOTH, told).await.expect("stored");
+    }
+    let heard = std::mem::take(&mut *heard.lock().expect("heard"));
+    assert_eq!(seqs(&heard), [1, 2]);
+    let place = |stored: &Stored| (stored.position, stored.event.clone(), stored.open.clone());
+    let stored = open(&outbox).await;
+    assert_eq!(heard.iter().map(place).collect::<Vec<_>>(), stored.iter().map(place).collect::<Vec<_>>());
+    assert_eq!(outbox.offset(channel(1)).await.expect("read"), Some(7));
+}
+
+/// Contract: E1.
 pub(crate) async fn an_event_told_again_is_stored_once(mut harness: impl OutboxHarness) {
     let outbox = harness.start().await;
     assert_eq!(seqs(&append(&outbox, batch(1, 1, &["a", "a", "b"], None)).await), [1, 2]);
@@ -279,6 +296,7 @@ macro_rules! outbox_suite {
     ($harness:expr) => {
         outbox_suite!(@ $harness,
             events_get_a_place_without_gaps_in_their_channel,
+            what_leads_to_more_is_stored_and_told_of_once,
             an_event_told_again_is_stored_once,
             the_offset_is_stored_with_its_events_or_not_at_all,
             an_event_stays_until_each_destination_is_done_with,
