@@ -37,6 +37,16 @@ bench-slack *arguments:
 bench-jobs *arguments:
     cargo run --release --locked -p bench --bin bench-jobs -- {{arguments}}
 
+# Jobs through RabbitMQ and Redis beside the client alone and beside BullMQ; latency; leases. `--only raw,ours` takes parts of it.
+bench-queue *arguments:
+    bench/queue/bullmq/install
+    cargo run --release --locked -p bench --bin bench-queue -- --bullmq "$PWD/target/bullmq" {{arguments}}
+
+# Jobs through two shards while those are killed, the broker is restarted twice and Redis once. `--platform telegram`, `--jobs N`, `--seed N`.
+chaos *arguments:
+    cargo build --release --locked -p shardvisor -p bench
+    target/release/bench-chaos {{arguments}}
+
 # The sample configuration, from the code.
 sample-config:
     cargo run --quiet -- check-config --template > packaging/shardvisor.toml
