@@ -8,6 +8,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_util::{Stream, future::join_all};
@@ -29,6 +30,10 @@ use super::{
     wire,
 };
 use crate::identity::QueueName;
+
+/// How often, and how many times, it is looked whether what was given back is there.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const LOOKS: u32 = 200;
 
 /// What one subscription has out.
 pub(super) struct Session {
@@ -60,7 +65,7 @@ struct Inner {
 impl Inner {
     /// The next delivery that has arrived.
     fn arrived(&mut self, stream: &mut lapin::Consumer, cx: &mut Context<'_>) -> Poll<Option<Raw>> {
-        if self.ended || self.failure.is_some() {
+        if self.failure.is_some() {
             return Poll::Ready(None);
         }
         self.failure = Some(match std::task::ready!(Pin::new(stream).poll_next(cx)) {
@@ -221,12 +226,33 @@ impl Session {
         (inner.ledger.len() + inner.buffer.len()) as u64
     }
 
-    /// Gives everything back.
+    /// Gives everything back, and waits until it is: a channel's end is told before the queue has heard of it, so that the next
+    /// consumer could be given what comes later first.
     pub(super) async fn close(&self) {
         self.inner().ended = true;
-        if self.channel.status().connected() {
-            let _ = answered(self.config.answer_timeout, self.channel.close(200, "".into())).await;
+        if !self.channel.status().connected() {
+            return;
         }
+        self.stop().await;
+        if self.held() > 0 {
+            let _ = self.give_back().await;
+        }
+        let _ = answered(self.config.answer_timeout, self.channel.close(200, "".into())).await;
+    }
+
+    async fn give_back(&self) -> Result<(), Cause> {
+        let (ready, _) = count(&self.channel, &self.config, &self.name).await?;
+        // What has arrived meanwhile is counted too: nothing more comes, since the subscription has ended.
+        let back = ready + self.held();
+        self.channel.basic_nack(0, BasicNackOptions { multiple: true, requeue: true }).await?;
+        for _ in 0..LOOKS {
+            let (ready, _) = count(&self.channel, &self.config, &self.name).await?;
+            if ready >= back {
+                break;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(())
     }
 }
 
