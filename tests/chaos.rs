@@ -15,6 +15,7 @@ async fn static_shards_in_a_storm_show_nothing_twice_and_account_for_every_job()
     let plan = Plan {
         jobs: 3000,
         seed,
+        rate: 150,
         channels: 12,
         kill_every: Duration::from_secs(2),
         network: Network::Telegram { daemon },

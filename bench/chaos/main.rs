@@ -17,6 +17,9 @@ struct Arguments {
     /// How many jobs
     #[arg(long, default_value_t = 100_000)]
     jobs: u32,
+    /// How many of them are published in a second, at most
+    #[arg(long, default_value_t = 2000)]
+    rate: u32,
     /// What chooses who is killed; another one each time, unless given
     #[arg(long)]
     seed: Option<u64>,
@@ -65,6 +68,7 @@ async fn play(arguments: Arguments) -> Result<bool, Failure> {
     let plan = Plan {
         jobs: arguments.jobs,
         seed,
+        rate: arguments.rate,
         channels: arguments.channels,
         kill_every: Duration::from_millis(arguments.kill_every),
         network,

@@ -13,6 +13,7 @@ async fn killed_shards_and_restarted_servers_lose_nothing_and_show_nothing_twice
     let plan = Plan {
         jobs: 3000,
         seed,
+        rate: 150,
         channels: 12,
         kill_every: Duration::from_secs(2),
         network: Network::ClientIds { program },

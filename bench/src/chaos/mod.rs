@@ -72,6 +72,8 @@ pub struct Plan {
     pub jobs: u32,
     /// Chooses who is killed, and what the network refuses.
     pub seed: u64,
+    /// How many are published in a second, at most.
+    pub rate: u32,
     /// How many channels; each has 25 chats.
     pub channels: u32,
     /// How often a shard is killed.
@@ -164,10 +166,13 @@ async fn until_done(
     producing: tokio::task::JoinHandle<Result<u64, Failure>>,
 ) -> Result<u64, Failure> {
     let mut moved = (Instant::now(), 0);
-    while !producing.is_finished() || !is_empty(scene, queue).await {
+    loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let shown = scene.judge.lock().expect("judge").shown();
         storm.look(shown).await?;
+        if producing.is_finished() && storm.is_over() && is_empty(scene, queue).await {
+            break;
+        }
         if shown != moved.1 {
             moved = (Instant::now(), shown);
         } else if moved.0.elapsed() > STUCK {

@@ -6,7 +6,10 @@ use shard::{
     job::{Job, OnUncertain, Task},
     queue::Queue,
 };
-use tokio::task::JoinSet;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
 
 use super::{Network, Scene, judge::text};
 use crate::stand::Failure;
@@ -34,7 +37,9 @@ pub(super) async fn produce(scene: Arc<Scene>, queue: Arc<dyn Queue>) -> Result<
 async fn produce_part(scene: Arc<Scene>, queue: Arc<dyn Queue>, part: u32, lanes: u32) -> Result<u64, Failure> {
     let mut published = 0;
     let of_part = |number: &u32| number % lanes % SIDE_BY_SIDE == part;
+    let began = Instant::now();
     for number in (0..scene.plan.jobs).filter(of_part) {
+        sleep_until(began + Duration::from_secs(1) * number / scene.plan.rate.max(1)).await;
         let job = job(&scene, number)?;
         loop {
             published += 1;

@@ -76,6 +76,12 @@ impl Storm {
         Ok(())
     }
 
+    /// Whether all that was to be restarted stands again.
+    pub(super) fn is_over(&self) -> bool {
+        let stands = |server: &Standing| matches!(server, Standing::Up(_));
+        self.restarts.is_empty() && stands(&self.rabbit) && stands(&self.redis)
+    }
+
     /// No more of it. The servers stand until the fleet is dropped.
     pub(super) async fn end(mut self) -> Result<(Fleet, Suffered), Failure> {
         self.killing.abort();

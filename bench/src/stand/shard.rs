@@ -19,7 +19,10 @@ use shard::{
     queue::{AmqpConfig, AmqpQueue, EmbeddedQueue, Queue, RetryPolicy},
     registry::{EmbeddedRegistry, Holder, RedisOptions, RedisRegistry, RedisUrl, Registry},
     run::{self, ShardPorts, ShardSettings, Standing},
-    sink::{DeliveryConfig, outbox::EmbeddedOutbox},
+    sink::{
+        DeliveryConfig, Outbox,
+        outbox::{AmqpOutbox, EmbeddedOutbox},
+    },
     store::{BoxStore, SlotStore},
 };
 use tokio_util::sync::CancellationToken;
@@ -86,16 +89,20 @@ pub async fn run<P: Platform>(
             (Arc::new(RedisRegistry::connect(url, holder.clone(), plan.registry.clone())), holder)
         }
     };
-    let queue: Arc<dyn Queue> = match &plan.queue_url {
-        None => Arc::new(EmbeddedQueue::new(slot.clone())),
-        Some(url) => Arc::new(AmqpQueue::new(AmqpConfig::new([url.as_str()])?.named(holder.worker.clone()))),
+    let (queue, outbox): (Arc<dyn Queue>, Arc<dyn Outbox>) = match &plan.queue_url {
+        None => (Arc::new(EmbeddedQueue::new(slot.clone())), Arc::new(EmbeddedOutbox::new(slot))),
+        Some(url) => {
+            let amqp = AmqpConfig::new([url.as_str()])?.named(holder.worker.clone());
+            let outbox = AmqpOutbox::new(amqp.clone(), registry.clone(), plan.shard, clock.clone());
+            (Arc::new(AmqpQueue::new(amqp)), Arc::new(outbox))
+        }
     };
     let network: Arc<dyn Platform> = Arc::new(network(holder.incarnation));
     let ports = ShardPorts {
         queue,
         registry,
         directory: Arc::new(Fixed(plan.channels)),
-        outbox: Arc::new(EmbeddedOutbox::new(slot)),
+        outbox,
         platforms: vec![network],
         metrics: plan.metrics,
         clock,

@@ -1,4 +1,5 @@
-//! What came of a job, stored for whoever wants to know: it is settled only after that.
+//! What came of a job, stored for whoever wants to know: it is settled only after that. Where nobody does it is not told: what
+//! came of a send is in the send guard, and why a job failed lies beside it in the dead letters.
 
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
@@ -19,6 +20,9 @@ use crate::{
 impl Performer {
     /// The job is done once its event is stored.
     pub(super) async fn finish(&self, ready: &mut Ready, job: &Job, sent: Sent, uncertain: bool) -> Verdict {
+        if self.ctx.job_events_to.is_empty() {
+            return Verdict::Done;
+        }
         let kind = EventKind::JobDone(JobDone {
             job_id: job.id.to_string(),
             name: job.task.name().to_owned(),
@@ -38,6 +42,9 @@ impl Performer {
         reason: &'static str,
         error: String,
     ) -> Verdict {
+        if self.ctx.job_events_to.is_empty() {
+            return Verdict::Bury { reason, error };
+        }
         let kind = EventKind::JobFailed(JobFailed {
             job_id: job.id.to_string(),
             name: job.task.name().to_owned(),

@@ -154,7 +154,7 @@ pub(super) async fn follow(
     let (queue, consumer) = (stragglers.queue, stragglers.number);
     loop {
         match stragglers.waiting().await {
-            Ok(0) => break,
+            Ok(Some(0)) => break,
             Err(cause) => {
                 let _ = ready.send(Err(cause));
                 return;

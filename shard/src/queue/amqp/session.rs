@@ -206,13 +206,15 @@ impl Session {
         }
     }
 
-    /// What waits in the queue, or has arrived and was not given out yet.
-    pub(super) async fn waiting(&self) -> Result<u64, Cause> {
-        let (ready, _) = count(&self.channel, &self.config, &self.name).await?;
+    /// What waits in the queue, or has arrived and was not given out yet. `None` when the broker doesn't know: of a quorum queue
+    /// whose leader can't be asked it says that nothing is in it, and that it has no consumer, of which there is one here.
+    pub(super) async fn waiting(&self) -> Result<Option<u64>, Cause> {
+        let (ready, consumers) = count(&self.channel, &self.config, &self.name).await?;
         // As above.
         count(&self.channel, &self.config, &self.name).await?;
         self.held();
-        Ok(ready + self.inner().buffer.len() as u64)
+        let waiting = ready + self.inner().buffer.len() as u64;
+        Ok((consumers > 0 || waiting > 0).then_some(waiting))
     }
 
     fn held(&self) -> u64 {

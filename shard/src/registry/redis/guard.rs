@@ -1,4 +1,4 @@
-//! The send guard: its states and answers are those of the embedded one (see its table); each change is one script.
+//! The send guard: its states and answers are those of the embedded one (see its table); each change is one step of a script.
 //!
 //! A reservation may be stored though its answer is lost on the way. It then stands there as ours, and nobody sends under
 //! it. Each attempt to reserve has a number, and those that were not answered are named by the next one, which takes
@@ -11,6 +11,7 @@ use rand::Rng;
 use super::{
     super::{Fence, Holder, RegistryError, Reservation, Reserve, Sent},
     RedisRegistry,
+    desk::Errand,
 };
 use crate::job::JobId;
 
@@ -64,42 +65,21 @@ pub(super) fn given(value: Option<String>) -> String {
 
 impl RedisRegistry {
     pub(super) async fn reserve_send(&self, request: Reserve) -> Result<Reservation, RegistryError> {
-        let mut attempt = self.unanswered.begin(&request.job);
-        let mut own = vec![
-            request.fence.channel.to_string(),
-            request.fence.token.to_string(),
-            request.job.as_str().to_owned(),
-            request.holder.worker,
-            request.holder.incarnation.to_string(),
-            given(request.provider_id),
-            u8::from(request.resend).to_string(),
-            KEPT.as_millis().to_string(),
-            attempt.number.clone(),
-        ];
-        own.extend(attempt.earlier.iter().cloned());
-        let answer: Vec<Option<String>> = self.run(&self.scripts.reserve, &self.holder, &own).await?;
+        let job = request.job.clone();
+        let mut attempt = self.unanswered.begin(&job);
+        let errand = Errand::Reserve { request, attempt: attempt.number.clone(), earlier: attempt.earlier.clone() };
+        let answer = self.desk.ask(errand).await?;
         attempt.answered = true;
-        read(answer).ok_or_else(|| {
-            RegistryError::Refused(format!("job {}: its record was not written by this version", request.job))
-        })
+        read(answer)
+            .ok_or_else(|| RegistryError::Refused(format!("job {job}: its record was not written by this version")))
     }
 
-    pub(super) async fn settle(
-        &self,
-        fence: &Fence,
-        job: &JobId,
-        event: &str,
-        with: &[String],
-    ) -> Result<(), RegistryError> {
-        let mut own = vec![
-            fence.channel.to_string(),
-            fence.token.to_string(),
-            job.as_str().to_owned(),
-            event.to_owned(),
-            KEPT.as_millis().to_string(),
-        ];
-        own.extend_from_slice(with);
-        self.run(&self.scripts.settle, &self.holder, &own).await
+    pub(super) async fn settle(&self, event: &'static str, fence: &Fence, job: &JobId) -> Result<(), RegistryError> {
+        self.desk.ask(Errand::Other { event, fence: *fence, job: job.clone() }).await.map(drop)
+    }
+
+    pub(super) async fn settle_sent(&self, fence: &Fence, job: &JobId, sent: Sent) -> Result<(), RegistryError> {
+        self.desk.ask(Errand::Sent { fence: *fence, job: job.clone(), sent }).await.map(drop)
     }
 }
 

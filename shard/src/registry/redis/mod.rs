@@ -31,6 +31,7 @@
 //! `HSET shardvisor:clock wall 0 now 0 settled 0 server <its run_id>`.
 
 mod connect;
+mod desk;
 mod events;
 mod facts;
 mod guard;
@@ -42,14 +43,17 @@ mod script;
 mod trouble;
 mod url;
 
-use std::{sync::Mutex, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use ::redis::{FromRedisValue, Script, cmd};
 use async_trait::async_trait;
 use uuid::Uuid;
 
 pub use self::url::{RedisUrl, RedisUrlError};
-use self::{guard::Unanswered, lease::Floors, link::Link, listen::Ear, script::Scripts};
+use self::{desk::Desk, guard::Unanswered, lease::Floors, link::Link, listen::Ear, script::Scripts};
 use super::{
     Claim, Fence, Holder, LEASE, LaneFact, Layout, Lease, Registry, RegistryError, Renewal, Reservation, Reserve,
     Resource, Sent,
@@ -88,10 +92,12 @@ impl Default for RedisOptions {
 
 /// The registry of a fleet, in a Redis.
 pub struct RedisRegistry {
-    link: Link,
+    link: Arc<Link>,
     /// Where waiting for events is done.
     waiting: Link,
     ear: Ear,
+    /// Where the send guard is asked.
+    desk: Arc<Desk>,
     scripts: Scripts,
     options: RedisOptions,
     /// Which process this is.
@@ -105,11 +111,14 @@ pub struct RedisRegistry {
 impl RedisRegistry {
     /// The registry behind an address. It is connected to when it is first asked, and whenever it has to be again.
     pub fn connect(url: RedisUrl, holder: Holder, options: RedisOptions) -> Self {
+        let link = Arc::new(Link::new(url.clone(), &options.prefix, options.patience));
+        let scripts = Scripts::new();
         Self {
             ear: Ear::new(url.clone(), &options.pool_prefix, &holder.worker),
-            waiting: Link::new(url.clone(), &options.prefix, options.patience),
-            link: Link::new(url, &options.prefix, options.patience),
-            scripts: Scripts::new(),
+            waiting: Link::new(url, &options.prefix, options.patience),
+            desk: Desk::new(link.clone(), scripts.guard.clone(), options.clone(), holder.clone()),
+            link,
+            scripts,
             options,
             holder,
             floors: Floors::default(),
@@ -222,17 +231,16 @@ impl Registry for RedisRegistry {
     }
 
     async fn mark_sent(&self, fence: &Fence, job: &JobId, sent: Sent) -> Result<(), RegistryError> {
-        let result = sent.result.map(|result| result.to_string());
-        self.settle(fence, job, "sent", &[guard::given(sent.provider_id), guard::given(result)]).await
+        self.settle_sent(fence, job, sent).await
     }
 
     async fn cancel(&self, fence: &Fence, job: &JobId) -> Result<(), RegistryError> {
-        self.settle(fence, job, "cancel", &[]).await
+        self.settle("cancel", fence, job).await
     }
 
     async fn mark_uncertain(&self, fence: &Fence, job: &JobId, why: &str) -> Result<(), RegistryError> {
         tracing::warn!(channel = %fence.channel, job = %job, why, "it is not known whether a send reached the platform");
-        self.settle(fence, job, "uncertain", &[]).await
+        self.settle("uncertain", fence, job).await
     }
 
     async fn lane_facts(&self, queue: QueueName) -> Result<Vec<LaneFact>, RegistryError> {
