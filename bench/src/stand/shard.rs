@@ -12,6 +12,7 @@ use shard::{
     channel::{RampConfig, RosterConfig},
     clock::SystemClock,
     directory::{ChannelSpec, Directory, DirectoryError},
+    dispatch::RegistryBook,
     identity::{ChannelId, ShardId},
     metrics::Metrics,
     platform::Platform,
@@ -93,7 +94,8 @@ pub async fn run<P: Platform>(
         None => (Arc::new(EmbeddedQueue::new(slot.clone())), Arc::new(EmbeddedOutbox::new(slot))),
         Some(url) => {
             let amqp = AmqpConfig::new([url.as_str()])?.named(holder.worker.clone());
-            let outbox = AmqpOutbox::new(amqp.clone(), registry.clone(), plan.shard, clock.clone());
+            let outbox =
+                AmqpOutbox::new(amqp.clone(), Arc::new(RegistryBook::new(registry.clone())), plan.shard, clock.clone());
             (Arc::new(AmqpQueue::new(amqp)), Arc::new(outbox))
         }
     };
