@@ -26,7 +26,7 @@ use super::{
     error::{Cause, answered},
     ledger::{Frame, Ledger, Tag},
     link::Live,
-    topology::count,
+    topology::{count, look},
     wire,
 };
 use crate::identity::QueueName;
@@ -48,7 +48,7 @@ pub(super) struct Session {
     inner: Mutex<Inner>,
     flush: mpsc::UnboundedSender<oneshot::Sender<bool>>,
     /// The connection stays as long as its channels do.
-    _live: Arc<Live>,
+    live: Arc<Live>,
 }
 
 #[derive(Default)]
@@ -100,7 +100,7 @@ impl Session {
         let stream = answered(within, consuming).await?;
         let (flush, flushes) = mpsc::unbounded_channel();
         let inner = Mutex::default();
-        let this = Arc::new(Self { number, queue, name, channel, tag, config, stream, inner, flush, _live: live });
+        let this = Arc::new(Self { number, queue, name, channel, tag, config, stream, inner, flush, live });
         tokio::spawn(settle(Arc::downgrade(&this), flushes));
         Ok(this)
     }
@@ -236,25 +236,25 @@ impl Session {
             return;
         }
         self.stop().await;
-        if self.held() > 0 {
-            let _ = self.give_back().await;
-        }
+        let back = self.to_come_back().await;
         let _ = answered(self.config.answer_timeout, self.channel.close(200, "".into())).await;
+        let Some(back) = back else { return };
+        for _ in 0..LOOKS {
+            match look(&self.live, &self.config, &self.name).await {
+                Ok(ready) if ready < back => tokio::time::sleep(LOOK_EVERY).await,
+                _ => return,
+            }
+        }
     }
 
-    async fn give_back(&self) -> Result<(), Cause> {
-        let (ready, _) = count(&self.channel, &self.config, &self.name).await?;
-        // What has arrived meanwhile is counted too: nothing more comes, since the subscription has ended.
-        let back = ready + self.held();
-        self.channel.basic_nack(0, BasicNackOptions { multiple: true, requeue: true }).await?;
-        for _ in 0..LOOKS {
-            let (ready, _) = count(&self.channel, &self.config, &self.name).await?;
-            if ready >= back {
-                break;
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
+    /// How many will be ready in the queue when this channel's are back; nothing, when it has none.
+    async fn to_come_back(&self) -> Option<u64> {
+        if self.held() == 0 {
+            return None;
         }
-        Ok(())
+        let (ready, _) = count(&self.channel, &self.config, &self.name).await.ok()?;
+        // What has arrived meanwhile is counted too: nothing more comes, since the subscription has ended.
+        Some(ready + self.held())
     }
 }
 
