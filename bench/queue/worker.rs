@@ -109,6 +109,8 @@ async fn raw(work: &Work) -> Result<(), Failure> {
         if Some(done) == work.jobs {
             println!("done");
             stop_with_input().cancelled().await;
+            // The last acknowledgements may still be on their way.
+            connection.close(200, "".into()).await?;
             break;
         }
     }

@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use tokio::{
     task::JoinSet,
     time::{Instant, interval_at, sleep},
@@ -331,9 +332,9 @@ async fn start_workers(
 ) -> JoinSet<()> {
     let mut workers = JoinSet::new();
     let sorted = CancellationToken::new();
+    join_all(QueueBase::ALL.map(|base| declare(ports, context.shard.queue(base), stop))).await;
     for base in QueueBase::ALL {
         let queue = context.shard.queue(base);
-        declare(ports, queue, stop).await;
         let (name, running) = match base {
             QueueBase::Main => ("consume", 256),
             QueueBase::Media => ("consume_media", 16),

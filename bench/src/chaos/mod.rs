@@ -158,6 +158,34 @@ async fn play(plan: Plan, dir: PathBuf) -> Result<Report, Failure> {
     })
 }
 
+/// Notices when nothing gets on any more.
+struct Watch<'a> {
+    scene: &'a Scene,
+    moved: Instant,
+    shown: u64,
+}
+
+impl<'a> Watch<'a> {
+    fn new(scene: &'a Scene) -> Self {
+        Self { scene, moved: Instant::now(), shown: 0 }
+    }
+
+    /// How many jobs are shown by now.
+    async fn look(&mut self, queue: &dyn Queue) -> Result<u64, Failure> {
+        let shown = self.scene.judge.lock().expect("judge").shown();
+        if shown != self.shown {
+            (self.moved, self.shown) = (Instant::now(), shown);
+        } else if self.moved.elapsed() > STUCK {
+            let (jobs, left) = (self.scene.plan.jobs, self.scene.spread.left(queue).await);
+            return Err(format!(
+                "nothing was shown for {STUCK:?}: {shown} jobs of {jobs} were; in the queues: {left:?}"
+            )
+            .into());
+        }
+        Ok(shown)
+    }
+}
+
 /// Returns when everything is published and nothing waits in the queues; how many publishes that took.
 async fn until_done(
     scene: &Scene,
@@ -165,32 +193,26 @@ async fn until_done(
     storm: &mut Storm,
     producing: tokio::task::JoinHandle<Result<u64, Failure>>,
 ) -> Result<u64, Failure> {
-    let mut moved = (Instant::now(), 0);
+    let mut watch = Watch::new(scene);
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let shown = scene.judge.lock().expect("judge").shown();
-        storm.look(shown).await?;
+        storm.look(watch.look(queue).await?).await?;
         if producing.is_finished() && storm.is_over() && is_empty(scene, queue).await {
-            break;
-        }
-        if shown != moved.1 {
-            moved = (Instant::now(), shown);
-        } else if moved.0.elapsed() > STUCK {
-            return Err(format!("nothing was shown for {STUCK:?}; {shown} jobs of {} were", scene.plan.jobs).into());
+            return producing.await?;
         }
     }
-    producing.await?
 }
 
 /// Lets the shards do what they had in hand, which a broker tells nobody about, and stops them in good order.
 async fn calm_down(scene: &Scene, queue: &dyn Queue, fleet: &mut Fleet) -> Result<(), Failure> {
-    let deadline = Instant::now() + STUCK;
-    while Instant::now() < deadline {
+    let mut watch = Watch::new(scene);
+    loop {
         // A queue that is just being recovered says for a while that it is empty.
         let mut empty_since = None;
-        while empty_since.is_none_or(|since: Instant| since.elapsed() < CALM) && Instant::now() < deadline {
+        while empty_since.is_none_or(|since: Instant| since.elapsed() < CALM) {
             fleet.keep_up()?;
             tokio::time::sleep(LOOK_EVERY).await;
+            watch.look(queue).await?;
             empty_since =
                 if is_empty(scene, queue).await { empty_since.or_else(|| Some(Instant::now())) } else { None };
         }
@@ -201,7 +223,6 @@ async fn calm_down(scene: &Scene, queue: &dyn Queue, fleet: &mut Fleet) -> Resul
             return Ok(());
         }
     }
-    Err(format!("the queues were not empty {STUCK:?} after the storm").into())
 }
 
 async fn is_empty(scene: &Scene, queue: &dyn Queue) -> bool {

@@ -30,7 +30,8 @@ impl Performer {
             result: sent.result,
             uncertain,
         });
-        self.tell(ready, job, kind, Verdict::Done).await
+        // Apart, so that a job that nobody is told of is the smaller.
+        Box::pin(self.tell(ready, job, kind, Verdict::Done)).await
     }
 
     /// The job is a dead letter once its event is stored.
@@ -52,7 +53,7 @@ impl Performer {
             attempts: failures + 1,
             error: error.clone(),
         });
-        self.tell(ready, job, kind, Verdict::Bury { reason, error }).await
+        Box::pin(self.tell(ready, job, kind, Verdict::Bury { reason, error })).await
     }
 
     /// Whatever verdict it is: an end is told first.

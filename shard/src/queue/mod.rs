@@ -14,6 +14,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "amqp")]
@@ -183,6 +184,11 @@ pub trait Queue: Send + Sync + 'static {
 
     /// The work is done and stored: the message goes.
     async fn ack(&self, receipt: Receipt) -> Result<(), QueueError>;
+
+    /// The same for several, each on its own: an answer for each, in their order.
+    async fn ack_all(&self, receipts: Vec<Receipt>) -> Vec<Result<(), QueueError>> {
+        join_all(receipts.into_iter().map(|receipt| self.ack(receipt))).await
+    }
 
     /// The work was not begun: each goes back to its old place, and no attempt is counted.
     async fn release(&self, receipts: Vec<Receipt>) -> Result<(), QueueError>;

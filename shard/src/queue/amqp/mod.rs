@@ -176,6 +176,35 @@ impl Queue for AmqpQueue {
         self.holdings.source(&receipt)?.ack(receipt.tag).await
     }
 
+    async fn ack_all(&self, receipts: Vec<Receipt>) -> Vec<Result<(), QueueError>> {
+        let stale = |receipt: &Receipt| QueueError::Stale { queue: receipt.queue.to_string() };
+        let mut results: Vec<Result<(), QueueError>> = Vec::with_capacity(receipts.len());
+        let mut sessions: Vec<Arc<Session>> = Vec::new();
+        for receipt in &receipts {
+            results.push(match self.holdings.source(receipt) {
+                Ok(Source::Parked(parked)) => parked.ack(receipt.tag).await,
+                Ok(Source::Work(session)) if session.note_acked(receipt.tag) => {
+                    if sessions.iter().all(|known| known.number != session.number) {
+                        sessions.push(session);
+                    }
+                    Ok(())
+                }
+                Ok(Source::Work(_)) => Err(stale(receipt)),
+                Err(error) => Err(error),
+            });
+        }
+        // The broker is told once of all that were noted.
+        for session in sessions {
+            if session.flushed().await.is_err() {
+                let of_session = |(receipt, _): &(&Receipt, &mut _)| receipt.session == session.number;
+                for (receipt, result) in receipts.iter().zip(&mut results).filter(of_session) {
+                    *result = Err(stale(receipt));
+                }
+            }
+        }
+        results
+    }
+
     async fn release(&self, receipts: Vec<Receipt>) -> Result<(), QueueError> {
         let mut first_error = None;
         let mut of_session: Option<(Arc<Session>, Vec<u64>)> = None;

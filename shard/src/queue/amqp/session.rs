@@ -166,10 +166,12 @@ impl Session {
 
     /// Acknowledges; `Ok` when the broker has been told.
     pub(super) async fn ack(&self, tag: Tag) -> Result<(), QueueError> {
-        if !self.inner().ledger.ack(tag) {
-            return Err(self.stale());
-        }
-        self.flushed().await
+        if self.note_acked(tag) { self.flushed().await } else { Err(self.stale()) }
+    }
+
+    /// Notes that one is acknowledged; [`Session::flushed`] tells the broker. `false` when it was not out.
+    pub(super) fn note_acked(&self, tag: Tag) -> bool {
+        self.inner().ledger.ack(tag)
     }
 
     /// Hands back; `Ok` when that is noted, and the broker told as soon as the places allow it.
@@ -182,7 +184,8 @@ impl Session {
         if all { Ok(()) } else { Err(self.stale()) }
     }
 
-    async fn flushed(&self) -> Result<(), QueueError> {
+    /// Returns when the broker has been told what was noted before.
+    pub(super) async fn flushed(&self) -> Result<(), QueueError> {
         let (done, outcome) = oneshot::channel();
         let _ = self.flush.send(done);
         match outcome.await {

@@ -78,10 +78,16 @@ impl Topology {
             return Ok(());
         }
         self.make(&live, queue, Part::Dead, queue.dead()).await.map_err(|cause| cause.of(queue.dead()))?;
-        self.make(&live, queue, Part::Parked, queue.parked()).await.map_err(|cause| cause.of(queue.parked()))?;
-        let straggler = self.make(&live, queue, Part::Straggler, queue.straggler()).await;
-        straggler.map_err(|cause| cause.of(queue.straggler()))?;
-        self.make(&live, queue, Part::Work, queue.to_string()).await.map_err(|cause| cause.of(queue))?;
+        // Side by side, since a shard that was killed waits for these before it works again, and a busy broker takes its time.
+        let make = async |part, name: String| {
+            let made = self.make(&live, queue, part, name.clone()).await;
+            made.map_err(|cause| cause.of(name))
+        };
+        tokio::try_join!(
+            make(Part::Parked, queue.parked()),
+            make(Part::Straggler, queue.straggler()),
+            make(Part::Work, queue.to_string()),
+        )?;
         let mut declared = self.declared.lock().expect("declared");
         if declared.0.as_ptr() != Arc::as_ptr(&live) {
             *declared = (Arc::downgrade(&live), HashSet::new());

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::{
     super::{Fence, Holder, LEASE, RegistryError, Reserve, Sent},
     RedisOptions,
-    guard::{KEPT, given},
+    guard::{Answer, KEPT, given, read},
     link::Link,
 };
 use crate::job::JobId;
@@ -21,13 +21,10 @@ use crate::job::JobId;
 /// So many in one run: the server serves nobody else meanwhile.
 const MOST: usize = 64;
 
-/// The words of an answer.
-pub(super) type Answer = Vec<Option<String>>;
-
 /// What is asked of the guard.
 pub(super) enum Errand {
     /// May this be sent?
-    Reserve { request: Reserve, attempt: String, earlier: Vec<String> },
+    Reserve { request: Reserve, attempt: u64, earlier: Vec<u64> },
     /// It was.
     Sent { fence: Fence, job: JobId, sent: Sent },
     /// `cancel` or `uncertain`.
@@ -104,14 +101,16 @@ impl Desk {
         match self.run(&lot).await {
             Ok(answers) => {
                 for (waiting, answer) in lot.into_iter().zip(answers) {
-                    let _ = waiting.answer.send(told(answer));
+                    let _ = waiting.answer.send(answer);
                 }
             }
             Err(RegistryError::Refused(_)) if lot.len() > 1 => {
                 for waiting in lot {
                     let alone = [waiting];
-                    let answer =
-                        self.run(&alone).await.and_then(|answers| told(answers.into_iter().next().unwrap_or_default()));
+                    let answer = self
+                        .run(&alone)
+                        .await
+                        .and_then(|answers| answers.into_iter().next().unwrap_or_else(|| Err(unreadable())));
                     let [waiting] = alone;
                     let _ = waiting.answer.send(answer);
                 }
@@ -128,13 +127,16 @@ impl Desk {
         }
     }
 
-    async fn run(&self, lot: &[Waiting]) -> Result<Vec<Answer>, RegistryError> {
-        let answers: Vec<Answer> =
+    async fn run(&self, lot: &[Waiting]) -> Result<Vec<Result<Answer, RegistryError>>, RegistryError> {
+        let words: Vec<Option<String>> =
             self.link.call(|number, connection| invoke(&self.script, self.command(number, lot), connection)).await?;
-        if answers.len() == lot.len() {
-            return Ok(answers);
+        let mut words = words.into_iter();
+        let letters = words.next().flatten().unwrap_or_default();
+        if letters.len() != lot.len() {
+            return Err(unreadable());
         }
-        Err(RegistryError::Refused("the send guard gave an answer that can't be read".to_owned()))
+        let answers = letters.bytes().zip(lot).map(|(letter, waiting)| read(letter, &mut words, &waiting.errand));
+        Ok(answers.collect())
     }
 
     fn command(&self, number: u64, lot: &[Waiting]) -> Cmd {
@@ -164,6 +166,14 @@ impl Drop for Serving<'_> {
 }
 
 impl Errand {
+    /// Which job it is about, and in which channel.
+    pub(super) fn about(&self) -> (&JobId, &Fence) {
+        match self {
+            Self::Reserve { request, .. } => (&request.job, &request.fence),
+            Self::Sent { fence, job, .. } | Self::Other { fence, job, .. } => (job, fence),
+        }
+    }
+
     /// As `scripts/guard.lua` reads it.
     fn write(&self, to: &mut Cmd) {
         match self {
@@ -171,9 +181,9 @@ impl Errand {
                 head(to, "reserve", &request.fence, &request.job);
                 to.arg(&request.holder.worker).arg(request.holder.incarnation);
                 to.arg(given(request.provider_id.clone()));
-                to.arg(u8::from(request.resend)).arg(attempt).arg(earlier.len());
+                to.arg(u8::from(request.resend)).arg(*attempt).arg(earlier.len());
                 for number in earlier {
-                    to.arg(number);
+                    to.arg(*number);
                 }
             }
             Self::Sent { fence, job, sent } => {
@@ -196,7 +206,7 @@ async fn invoke(
     script: &Script,
     command: Cmd,
     mut connection: MultiplexedConnection,
-) -> Result<Vec<Answer>, RedisError> {
+) -> Result<Vec<Option<String>>, RedisError> {
     match command.query_async(&mut connection).await {
         Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
             script.load_async(&mut connection).await?;
@@ -206,14 +216,8 @@ async fn invoke(
     }
 }
 
-fn told(answer: Answer) -> Result<Answer, RegistryError> {
-    match answer.first() {
-        Some(Some(word)) if word == "fenced" => {
-            let resource = answer.into_iter().nth(1).flatten().unwrap_or_default();
-            Err(RegistryError::Fenced { resource })
-        }
-        _ => Ok(answer),
-    }
+fn unreadable() -> RegistryError {
+    RegistryError::Refused("the send guard gave an answer that can't be read".to_owned())
 }
 
 fn again(error: &RegistryError) -> RegistryError {

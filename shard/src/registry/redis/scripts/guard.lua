@@ -3,14 +3,20 @@
 --              what is uncertain, this attempt, how many earlier attempts had no answer, and those;
 --   `sent`, channel, token, job, provider id and result, each with `=` before it or nothing;
 --   `cancel` or `uncertain`, channel, token, job.
--- Gives an answer for each: `fresh`, `again`, `sent`, `busy`, `uncertain` with what belongs to it for a reservation, `stored` for what
--- came of a send (what was stored as sent stays), `fenced` with the channel.
+-- Gives a word with a letter for each, then what belongs to them, one behind the other: for a reservation `f`resh, `a`gain (provider
+-- id), `s`ent (provider id, result), `b`usy or `u`ncertain (worker, incarnation); `k`ept for what came of a send (what was stored as
+-- sent stays); `x` where a newer owner of the channel has written. Nearly always the word is all there is to read.
 local refused = enter()
 if refused then return refused end
 local kept, at = ARGV[ARGS], ARGS + 1
 local function word()
   at = at + 1
   return ARGV[at - 1]
+end
+local letters, words = {}, { '' }
+local function answer(letter, ...)
+  letters[#letters + 1] = letter
+  for number = 1, select('#', ...) do words[#words + 1] = select(number, ...) end
 end
 
 local function reserve(guard)
@@ -35,33 +41,34 @@ local function reserve(guard)
   return function(channel)
     local function fresh()
       put(channel, chosen ~= '' and string.sub(chosen, 2))
-      return { 'fresh' }
+      return answer('f')
     end
     local function again()
       put(channel, provider_id)
-      return { 'again', provider_id }
+      return answer('a', provider_id)
     end
     if not state then return fresh() end
-    if state == 'sent' then return { 'sent', provider_id, found[5] } end
-    if state == 'uncertain' and not resend then return { 'uncertain', by, by_life } end
+    if state == 'sent' then return answer('s', provider_id, found[5]) end
+    if state == 'uncertain' and not resend then return answer('u', by, by_life) end
     if state ~= 'reserved' then return fresh() end
     if by == worker and by_life == life then
       -- Ours, but nobody was told: nothing went on the wire under it.
       local untold = found[6] == attempt
       for number = first, first + earlier - 1 do untold = untold or ARGV[number] == found[6] end
-      if untold then return provider_id and again() or fresh() end
-      return { 'busy', by, by_life }
+      if untold and provider_id then return again() end
+      if untold then return fresh() end
+      return answer('b', by, by_life)
     end
     local before = by == worker and tonumber(by_life) < tonumber(life)
     if not before then
       local current = redis.call('HGET', key('holder', by), 'current')
       local newest = not current or tonumber(current) <= tonumber(by_life)
-      if newest and remaining(by, by_life, (tick(false))) > 0 then return { 'busy', by, by_life } end
+      if newest and remaining(by, by_life, (tick(false))) > 0 then return answer('b', by, by_life) end
     end
     if provider_id then return again() end
     redis.call('HSET', guard, 'state', 'uncertain', 'uncertain_ms', text(wall_ms()))
     redis.call('PEXPIRE', guard, kept)
-    return { 'uncertain', by, by_life }
+    return answer('u', by, by_life)
   end
 end
 
@@ -71,7 +78,7 @@ local function settle(kind, guard)
   return function(channel)
     local found = redis.call('HMGET', guard, 'state', 'uncertain_ms')
     local state = found[1]
-    if state == 'sent' then return { 'stored' } end
+    if state == 'sent' then return answer('k') end
     local fields = {}
     local function set(field, value)
       fields[#fields + 1], fields[#fields + 2] = field, value
@@ -96,24 +103,25 @@ local function settle(kind, guard)
       set('state', 'cancelled')
     else
       if state == 'reserved' then redis.call('DEL', guard) end
-      return { 'stored' }
+      return answer('k')
     end
     redis.call('HSET', guard, unpack(fields))
     redis.call('PEXPIRE', guard, kept)
-    return { 'stored' }
+    return answer('k')
   end
 end
 
-local answers, proven = {}, {}
+local proven = {}
 while at <= #ARGV do
   local kind, channel, token, job = word(), word(), word(), word()
   local guard = key('guard', job)
   local errand = kind == 'reserve' and reserve(guard) or settle(kind, guard)
   if proven[channel] == token or not check_fence(channel, token) then
     proven[channel] = token
-    answers[#answers + 1] = errand(channel)
+    errand(channel)
   else
-    answers[#answers + 1] = { 'fenced', 'channel/' .. channel }
+    answer('x')
   end
 end
-return answers
+words[1] = table.concat(letters)
+return words
