@@ -7,10 +7,10 @@ use futures_util::future::join_all;
 
 use super::{
     super::super::{Batch, Destination, OutboxError, Stored},
-    Shared, book_error,
+    Shared,
     index::Source,
     names::Group,
-    outbox_error,
+    shared::{State, book_error, outbox_error},
     wire::{Letter, Open},
 };
 use crate::{event::Event, identity::ChannelId, registry::Fence, sink::outbox::BookError};
@@ -120,7 +120,7 @@ impl Shared {
             let mut state = self.state();
             for Incoming { event, body, open, again } in incoming {
                 let mut here = open;
-                let mut send = |state: &mut super::State, queue: String, source: Option<Source>, open: Open| {
+                let mut send = |state: &mut State, queue: String, source: Option<Source>, open: Open| {
                     let number = state.index.number(stored_ms, rand::random());
                     let letter = Letter { number, stored_ms, open, again, body: body.clone() };
                     match source {

@@ -13,7 +13,7 @@ use super::{
     super::super::{DeadEvent, Destination, OutboxError},
     Shared,
     append::Incoming,
-    outbox_error,
+    shared::outbox_error,
     wire::Death,
 };
 use crate::{

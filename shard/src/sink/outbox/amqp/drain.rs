@@ -180,8 +180,7 @@ impl Shared {
                 let Some(mut letter) = Letter::read(&raw.properties, Vec::new()) else { return Ok(false) };
                 let key = mark_key(event.id, letter.number, aside);
                 let marks = self.book.event_marks(&[key]).await.map_err(super::reader::unavailable)?;
-                let mark = marks.into_iter().next().flatten().filter(|_| raw.redelivered);
-                if let Some(mark) = mark {
+                if let Some(mark) = marks.into_iter().next().flatten() {
                     letter.open = letter.open.and(&Open::read(&mark));
                 }
                 if letter.open.is_empty() {

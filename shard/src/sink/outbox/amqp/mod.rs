@@ -14,8 +14,8 @@
 //! a message whose event is told again, under the same id and place; whichever copy is seen second is dropped.
 //!
 //! **Done** is an event when its last destination is: then its message is acknowledged. What is done of one with two
-//! destinations, and how often it failed, can't be written into a message where it lies; the registry notes it down. An
-//! acknowledgement has no answer: one that is lost on its way means that the event is delivered again.
+//! destinations, and how often it failed, can't be written into a message where it lies; the registry notes it down. What
+//! is done of an event while its channel to the broker ends may have to be done again.
 //!
 //! **Memory** is bounded by the window ([`AmqpOutboxOptions::window`]), however long an endpoint is dead.
 //!
@@ -30,39 +30,32 @@ mod index;
 mod kept;
 mod names;
 mod reader;
+mod settle;
+mod shared;
 mod topology;
 mod wire;
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
-use lapin::options::BasicAckOptions;
-use tokio::{
-    sync::{Mutex as AsyncMutex, Notify, RwLock},
-    time::{Instant, timeout_at},
-};
+use tokio::sync::{Mutex as AsyncMutex, Notify, RwLock};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::{
-    index::{Ack, Index},
-    names::{Group, Names},
-    reader::Held,
+    names::Names,
+    shared::{Shared, book_error, outbox_error},
     wire::Death,
 };
 use super::{
     super::{Batch, DeadEvent, Destination, Outbox, OutboxError, Scope, Stored},
-    book::{BookError, EventBook},
+    book::EventBook,
 };
 use crate::{
-    amqp::{AmqpConfig, error::Cause, link::Link, publisher::Publisher},
+    amqp::{AmqpConfig, link::Link, publisher::Publisher},
     clock::Clock,
     identity::{ChannelId, ShardId},
 };
@@ -87,51 +80,6 @@ impl Default for AmqpOutboxOptions {
 /// The outbox of one slot, on a broker.
 pub struct AmqpOutbox {
     shared: Arc<Shared>,
-}
-
-/// What the outbox and its tasks work with.
-struct Shared {
-    config: Arc<AmqpConfig>,
-    options: AmqpOutboxOptions,
-    names: Names,
-    shard: ShardId,
-    book: Arc<dyn EventBook>,
-    clock: Arc<dyn Clock>,
-    link: Arc<Link>,
-    publisher: Publisher,
-    state: Mutex<State>,
-    /// Held by appends while they publish, and alone by who sets aside: nothing comes between.
-    order: RwLock<()>,
-    /// Events of one channel are stored one batch after another.
-    placing: Vec<AsyncMutex<()>>,
-    /// Notes about one event are written one after another.
-    marking: [AsyncMutex<()>; 16],
-    /// Something changed that a reader may wait for.
-    changed: Notify,
-    /// Something came into view that nobody was told of.
-    news: Notify,
-    /// Something was appended: is there still room?
-    grown: Notify,
-    reading: OnceLock<()>,
-    stop: CancellationToken,
-    declared: AtomicBool,
-}
-
-#[derive(Default)]
-struct State {
-    index: Index,
-    /// What is held of the broker.
-    held: Option<Held>,
-    /// All that lies there, within the window, is known.
-    complete: bool,
-    /// It was, at some time.
-    once: bool,
-    /// Groups whose newer events go aside, behind those that lie there.
-    hidden: std::collections::HashSet<Group>,
-    /// Why it can't be read.
-    failure: Option<Cause>,
-    /// Marks that are of no more use.
-    forget: Vec<Uuid>,
 }
 
 impl AmqpOutbox {
@@ -207,7 +155,9 @@ impl AmqpOutbox {
             state.forget.extend(closed.forget);
             closed
         };
-        shared.ack(closed.ack).await;
+        if let Some(ack) = closed.ack {
+            shared.settle(ack).await;
+        }
         Ok(())
     }
 }
@@ -216,109 +166,6 @@ impl Drop for AmqpOutbox {
     fn drop(&mut self) {
         // Its tasks end, and the broker gives what was held to whoever comes next.
         self.shared.stop.cancel();
-    }
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("outbox")
-    }
-
-    fn number(&self) -> u64 {
-        let now_ms = self.clock.wall_ms();
-        self.state().index.number(now_ms, rand::random())
-    }
-
-    /// Waits until all that is there is known, for as long as an answer may take.
-    async fn complete(self: &Arc<Self>) -> Result<(), OutboxError> {
-        self.begin_reading();
-        let deadline = Instant::now() + self.config.answer_timeout;
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            {
-                let state = self.state();
-                if state.complete {
-                    return Ok(());
-                }
-                if let Some(cause) = &state.failure {
-                    return Err(outbox_error(&self.names.main, cause.clone()));
-                }
-            }
-            if timeout_at(deadline, changed).await.is_err() {
-                return Err(OutboxError::Unavailable(format!(
-                    "{}: what lies there did not come; another process may hold it",
-                    self.names.main
-                )));
-            }
-        }
-    }
-
-    fn begin_reading(self: &Arc<Self>) {
-        self.reading.get_or_init(|| {
-            tokio::spawn(reader::run(self.clone()));
-            if self.shard.index == 0 {
-                tokio::spawn(drain::run(self.clone()));
-            }
-        });
-    }
-
-    async fn declare(&self) -> Result<(), Cause> {
-        if !self.declared.load(Ordering::Relaxed) {
-            let live = self.link.live().await?;
-            topology::declare(&live, &self.config, &self.names).await?;
-            self.declared.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Publishes; a queue that is missing is made anew the next time.
-    fn publish(
-        &self,
-        queue: &str,
-        properties: lapin::BasicProperties,
-        body: bytes::Bytes,
-    ) -> impl Future<Output = Result<(), Cause>> + Send + use<'_> {
-        self.publisher.publish(queue.to_owned(), properties, body).map(|outcome| match outcome {
-            Err(Cause::Missing) => {
-                self.declared.store(false, Ordering::Relaxed);
-                Err(Cause::Unavailable("somebody deleted the queue; it will be made anew".to_owned()))
-            }
-            outcome => outcome,
-        })
-    }
-
-    /// Tells the broker. An acknowledgement that does not get there means that the message comes again, and is known then.
-    async fn ack(&self, acks: impl IntoIterator<Item = Ack>) {
-        for ack in acks {
-            let channel = self.state().held.as_ref().and_then(|held| held.channel(ack.source));
-            if let Some(channel) = channel {
-                let _ = channel.basic_ack(ack.tag, BasicAckOptions::default()).await;
-            }
-        }
-    }
-
-    async fn mark(&self, position: u64, key: Uuid, open: &wire::Open) -> Result<(), OutboxError> {
-        self.book.mark_events(&[(key, Some(open.write()))]).await.map_err(book_error)?;
-        self.state().index.marked(position);
-        Ok(())
-    }
-}
-
-fn outbox_error(queue: &str, cause: Cause) -> OutboxError {
-    match cause {
-        Cause::Unavailable(cause) => OutboxError::Unavailable(format!("{queue}: {cause}")),
-        Cause::Refused(cause) => OutboxError::Refused(format!("{queue}: {cause}")),
-        Cause::Missing => OutboxError::Unavailable(format!("{queue}: there is no such queue")),
-    }
-}
-
-fn book_error(error: BookError) -> OutboxError {
-    match error {
-        BookError::Unavailable(cause) => OutboxError::Unavailable(cause),
-        // A process that is superseded as a whole can't be told in the port's words otherwise.
-        BookError::Fenced { .. } | BookError::Refused(_) => OutboxError::Refused(error.to_string()),
     }
 }
 

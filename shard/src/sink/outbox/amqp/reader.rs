@@ -4,29 +4,30 @@
 //! its messages to one process, in order, and puts back in order what a dead one held: when the marker comes, everything
 //! that was there has come before it, and no predecessor holds anything. Only then is anything read.
 
+mod asides;
+mod sorting;
+
 use std::{collections::HashMap, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, Stream, StreamExt, stream::SelectAll};
 use lapin::{
     Channel,
     message::Delivery as Raw,
-    options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions},
+    options::{BasicConsumeOptions, BasicQosOptions},
     types::FieldTable,
 };
 use tracing::{info, warn};
 
 use super::{
     Shared,
-    index::{Ack, Source, mark_key},
+    index::{Ack, Source},
     names::Group,
-    wire::{self, Letter, Open},
+    settle::AllTold,
+    wire,
 };
-use crate::{
-    amqp::{
-        error::{Cause, answered},
-        link::Live,
-    },
-    event::Event,
+use crate::amqp::{
+    error::{Cause, answered},
+    link::Live,
 };
 
 /// Messages taken in at a time.
@@ -40,6 +41,7 @@ const AGAIN_AFTER_MOST: Duration = Duration::from_secs(5);
 pub(super) struct Held {
     main: Channel,
     asides: HashMap<Group, Channel>,
+    pub(super) told: AllTold,
     _live: Arc<Live>,
 }
 
@@ -131,7 +133,7 @@ impl Reader {
         let prefetch = (2 * shared.options.window).min(65_000) as u16;
         let main = self.hold(None, prefetch, &mut arrivals).await?;
         let live = self.live()?.clone();
-        shared.state().held = Some(Held { main, asides: HashMap::new(), _live: live });
+        shared.state().held = Some(Held { main, asides: HashMap::new(), told: AllTold::new(), _live: live });
         self.marker = self.coming[&None].0;
         while !self.has_come(None) {
             self.take_in(&mut arrivals).await?;
@@ -259,85 +261,6 @@ impl Reader {
         self.sort(batch).await
     }
 
-    async fn sort(&mut self, batch: Vec<(Source, Raw)>) -> Result<(), Cause> {
-        let shared = self.shared.clone();
-        let (mut letters, mut acks) = (Vec::with_capacity(batch.len()), Vec::new());
-        for (source, raw) in batch {
-            if let Some(number) = wire::marked(&raw.properties) {
-                let ours = self.coming.get(&source).is_some_and(|(ours, _)| *ours == number);
-                if ours {
-                    self.coming.remove(&source);
-                }
-                // In the main queue, one that comes after ours is a successor's, which waits for it.
-                if ours || source.is_some() {
-                    acks.push(Ack { source, tag: raw.delivery_tag });
-                } else if !self.ours_came {
-                    self.strangers.push(raw.delivery_tag);
-                }
-                continue;
-            }
-            if source.is_some()
-                && let Some((_, room)) = self.coming.get_mut(&source)
-            {
-                *room -= 1;
-                if *room == 0 {
-                    self.coming.remove(&source);
-                }
-            }
-            let tag = raw.delivery_tag;
-            let redelivered = raw.redelivered;
-            let read = Letter::read(&raw.properties, raw.data.clone())
-                .and_then(|letter| Some((serde_json::from_slice::<Event>(&letter.body).ok()?, letter)));
-            match read {
-                Some((event, letter)) => letters.push((source, tag, redelivered, event, letter)),
-                None => self.reject(source, raw).await?,
-            }
-        }
-        // What was there before may have been held by a process that is gone. A broker doesn't mark all of that as redelivered: what
-        // it takes back from a channel that is closed in good order was never delivered, in its eyes.
-        let known = shared.state().complete;
-        let asked = |(source, _, redelivered, event, letter): &(Source, u64, bool, Event, Letter)| {
-            let held_before = *redelivered || !known || source.is_some();
-            held_before.then(|| mark_key(event.id, letter.number, source.is_some()))
-        };
-        let ids: Vec<_> = letters.iter().filter_map(asked).collect();
-        let marks =
-            if ids.is_empty() { Vec::new() } else { shared.book.event_marks(&ids).await.map_err(unavailable)? };
-        let marks: HashMap<_, _> =
-            ids.into_iter().zip(marks).filter_map(|(id, mark)| Some((id, Open::read(&mark?)))).collect();
-        let mut news = false;
-        {
-            let mut state = shared.state();
-            for (source, tag, _, event, mut letter) in letters {
-                let mark = marks.get(&mark_key(event.id, letter.number, source.is_some()));
-                if let Some(mark) = mark {
-                    letter.open = letter.open.and(mark);
-                }
-                let marked = mark.is_some();
-                let (ack, new) = state.index.arrived(&event, &letter, source, tag, self.session, marked);
-                acks.extend(ack);
-                news |= new && state.complete;
-            }
-        }
-        shared.ack(acks).await;
-        if news {
-            shared.news.notify_one();
-        }
-        Ok(())
-    }
-
-    /// What no outbox wrote is no event: it lies with the dead letters, for a person to look at.
-    async fn reject(&self, source: Source, raw: Raw) -> Result<(), Cause> {
-        let shared = &self.shared;
-        warn!(queue = shared.names.main, bytes = raw.data.len(), "a message that is no event goes to the dead letters");
-        let channel = shared.state().held.as_ref().and_then(|held| held.channel(source));
-        shared.publish(&shared.names.dead, raw.properties.clone(), raw.data.clone().into()).await?;
-        if let Some(channel) = channel {
-            channel.basic_ack(raw.delivery_tag, BasicAckOptions::default()).await?;
-        }
-        Ok(())
-    }
-
     /// What has no hurry: what the registry may forget, and what is set aside no longer.
     async fn tidy(&mut self) -> Result<(), Cause> {
         let shared = self.shared.clone();
@@ -348,45 +271,6 @@ impl Reader {
             let _ = shared.book.mark_events(&marks).await;
         }
         self.bring_back().await
-    }
-
-    /// Remembers where an aside queue's messages are settled.
-    pub(super) fn holds_aside(&self, group: Group, channel: Channel) {
-        if let Some(held) = &mut self.shared.state().held {
-            held.asides.insert(group, channel);
-        }
-    }
-
-    /// Whether an aside queue is held.
-    pub(super) fn has_aside(&self, group: Group) -> bool {
-        self.shared.state().held.as_ref().is_some_and(|held| held.asides.contains_key(&group))
-    }
-
-    /// The groups whose aside queues are held.
-    pub(super) fn asides(&self) -> Vec<(Group, Channel)> {
-        let state = self.shared.state();
-        let asides = state.held.as_ref().map(|held| held.asides.clone()).unwrap_or_default();
-        asides.into_iter().collect()
-    }
-
-    /// An aside queue is held no longer.
-    pub(super) async fn let_go(&mut self, group: Group) {
-        let held = self.shared.state().held.as_mut().and_then(|held| held.asides.remove(&group));
-        if let Some(channel) = held {
-            self.channels.retain(|other| other.id() != channel.id());
-            let _ = answered(self.shared.config.answer_timeout, channel.close(200, "".into())).await;
-        }
-    }
-
-    pub(super) async fn subscribe_aside(
-        &mut self,
-        group: Group,
-        prefetch: u16,
-        arrivals: &mut Arrivals,
-    ) -> Result<(), Cause> {
-        let channel = self.hold(Some(group), prefetch, arrivals).await?;
-        self.holds_aside(group, channel);
-        Ok(())
     }
 }
 
