@@ -7,7 +7,7 @@ default:
 # Form and lints, all crates.
 check:
     cargo fmt --all --check
-    cargo clippy --workspace --all-targets --locked -- -D warnings
+    cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 
 # Everything that continuous integration runs. Arguments go to the test runner.
 test *arguments:
@@ -15,7 +15,7 @@ test *arguments:
 
 # The real binary from outside, the long way round.
 e2e:
-    cargo test -p shardvisor --locked
+    cargo test -p shardvisor --all-features --locked
 
 # Two shards, a simulator, people who chat.
 demo *arguments:
@@ -27,9 +27,25 @@ bench-telegram *arguments:
     cargo build --release --locked -p shardvisor
     cargo run --release --locked -p bench --bin bench-telegram -- --daemon target/release/shardvisor --python target/foreign/venv/bin/python {{arguments}}
 
+# A shard full of Slack apps beside slack-bolt and Bolt: memory, CPU, latency.
+bench-slack *arguments:
+    tests/foreign/install
+    cargo build --release --locked -p shardvisor
+    cargo run --release --locked -p bench --bin bench-slack -- --daemon target/release/shardvisor --python target/foreign/venv/bin/python --node target/foreign {{arguments}}
+
 # Jobs a second through a shard, every step of each on the disk.
 bench-jobs *arguments:
     cargo run --release --locked -p bench --bin bench-jobs -- {{arguments}}
+
+# Jobs through RabbitMQ and Redis beside the client alone and beside BullMQ; latency; leases. `--only raw,ours` takes parts of it.
+bench-queue *arguments:
+    bench/queue/bullmq/install
+    cargo run --release --locked -p bench --bin bench-queue -- --bullmq "$PWD/target/bullmq" {{arguments}}
+
+# Jobs through two shards while those are killed, the broker is restarted twice and Redis once. `--platform telegram`, `--jobs N`, `--seed N`.
+chaos *arguments:
+    cargo build --release --locked -p shardvisor -p bench
+    target/release/bench-chaos {{arguments}}
 
 # The sample configuration, from the code.
 sample-config:

@@ -100,6 +100,12 @@ pub(crate) enum Command {
     Dead(Dead),
     /// Print the JSON Schema of every job
     Schema,
+    /// Write manual pages and completions below a directory
+    #[command(hide = true)]
+    Generate {
+        /// The directory
+        into: PathBuf,
+    },
     /// Show it at work: simulators on loopback, real shards, people who chat
     #[cfg(feature = "demo")]
     Demo(Demo),
@@ -182,10 +188,11 @@ pub(crate) enum Channel {
 /// `channel add`.
 #[derive(Debug, Args)]
 pub(crate) struct ChannelAdd {
-    /// The platform: telegram, or whatsapp where it is built in
+    /// The platform: telegram, slack or whatsapp
     pub(crate) platform: PlatformKind,
-    /// The file that holds the token; `-` reads it from standard input. A token is never an argument, where every user
-    /// of the machine could see it. WhatsApp has none: a code that the events tell is scanned with the phone
+    /// The file that holds the token (Slack: the app token and the bot token, each on a line); `-` reads it from standard
+    /// input. A token is never an argument, where every user of the machine could see it. WhatsApp has none: a code that the
+    /// events tell is scanned with the phone
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// WhatsApp: link by a code that is typed on the phone with this number, instead of one that is scanned

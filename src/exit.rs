@@ -56,6 +56,15 @@ impl Failure {
 /// The status of a fault inside.
 pub(crate) const INTERNAL: u8 = 70;
 
+/// What each status means, for the manual.
+pub(crate) const STATUSES: [(u8, &str); 5] = [
+    (0, "Done."),
+    (64, "The command line is wrong."),
+    (69, "Gave up: something needed isn't there."),
+    (INTERNAL, "A fault inside."),
+    (78, "The configuration, or a file that it names, is wrong. systemd does not restart it: only a person can help."),
+];
+
 /// One line on standard error. It may be closed: nothing can be said then.
 pub(crate) fn say(what: impl Display) {
     use std::io::Write;

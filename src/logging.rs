@@ -18,7 +18,7 @@ use tracing::{
     field::{Field, Visit},
 };
 use tracing_subscriber::{
-    filter::LevelFilter,
+    filter::{LevelFilter, Targets},
     fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
     layer::SubscriberExt,
     registry::LookupSpan,
@@ -26,6 +26,9 @@ use tracing_subscriber::{
 };
 
 use crate::config::{Log, LogFormat};
+
+/// The AMQP client writes whole messages into its warnings. What matters of them our own lines say.
+const SAYS_TOO_MUCH: &str = "lapin";
 
 /// How this process writes its lines.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +43,9 @@ pub(crate) fn start(log: Log, shard: Option<u32>) {
     let style = Style { format: log.format, journal: reaches_journal(), shard };
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).event_format(style);
     // Only a second call can fail, and then the first one's settings hold.
-    let _ = tracing_subscriber::registry().with(LevelFilter::from_level(log.level)).with(lines).try_init();
+    let wanted =
+        Targets::new().with_default(LevelFilter::from_level(log.level)).with_target(SAYS_TOO_MUCH, LevelFilter::OFF);
+    let _ = tracing_subscriber::registry().with(wanted).with(lines).try_init();
     std::panic::set_hook(Box::new(move |panic| style.write_panic(panic)));
 }
 

@@ -48,7 +48,7 @@ fn a_wrong_command_line_is_one_line_and_exit_64() {
         (&["dead", "list", "--queue", "other"], "no queue of shardvisor"),
         (&["channel", "add", "telegram"], "--token-file"),
         (&["channel", "add", "irc", "--token-file", "-"], "expected telegram"),
-        (&["channel", "add", "slack", "--token-file", "-"], "not built into this version"),
+        (&["channel", "add", "whatsapp", "--token-file", "-"], "not built into this version"),
         (&["channel", "add", "telegram", "--token-file", "-", "--handler", "ftp://u:p@h"], "http: or https: URL"),
     ] {
         let line = fails(&Home::new().run(args), 64);
@@ -181,6 +181,36 @@ fn a_token_given_where_it_does_not_belong_is_not_repeated() {
         assert!(line.contains("--token-file -") && !line.contains("AAFD39"), "{line}");
     }
     assert!(!home.data_dir().exists(), "a refused channel made the data directory");
+}
+
+/// Contract: W6.
+#[test]
+fn a_slack_app_needs_both_tokens_to_be_held_and_neither_is_repeated() {
+    let home = Home::new();
+    let (app, bot) = ("xapp-1-A0123456789-1234567890-deadbeefcafe", "xoxb-1234567890-0987654321-hunter2hunter2");
+    let add = ["channel", "add", "slack", "--token-file", "-"];
+    for text in [
+        app.to_owned(),
+        format!("{bot}\n{bot}"),
+        format!("{app} {bot} x"),
+        "xoxp-1-2-hunter2".to_owned(),
+        String::new(),
+    ] {
+        let line = fails(&home.with_input(&add, &text), 64);
+        assert!(line.contains("--token-file -"), "{line}");
+        assert!(!line.contains("deadbeef") && !line.contains("hunter2"), "{line}");
+    }
+    assert!(!home.data_dir().exists(), "a refused channel made the data directory");
+    let held = says(&home.with_input(&add, &format!("{bot}\n{app}\n")));
+    let by_http = says(&home.with_input(&add, bot));
+    let listed = home.ok(&["channel", "list"]);
+    let line_of = |id: &str| listed.lines().find(|line| line.starts_with(id)).expect("listed").to_owned();
+    assert_eq!(line_of(&held), format!("{held} slack shard 0 enabled none"));
+    assert_eq!(line_of(&by_http), format!("{by_http} slack shard 0 not held none"));
+    let objects: Vec<Value> = serde_json::from_str(&home.ok(&["channel", "list", "--json"])).expect("JSON");
+    let not_held: Vec<_> =
+        objects.iter().filter(|object| object["held"] == false).map(|object| &object["id"]).collect();
+    assert_eq!(not_held, [&json!(by_http)]);
 }
 
 #[test]
@@ -361,7 +391,9 @@ fn send_refuses_another_shard_count_than_the_daemons() {
     let home = Home::new();
     home.add_telegram(TOKEN, "echo");
     let store = rusqlite::Connection::open(home.data_dir().join("box.db")).expect("the store");
-    store.execute("INSERT OR REPLACE INTO layout VALUES (1, 2, 1)", []).expect("a daemon of two shards ran");
+    store
+        .execute("INSERT OR REPLACE INTO layout (one, shard_count, epoch) VALUES (1, 2, 1)", [])
+        .expect("a daemon of two shards ran");
     let line = fails(&home.run(&["send", CHANNEL, "7", "hi"]), 78);
     assert!(line.contains("SHARD_COUNT is 1 here, and 2 for the daemon"), "{line}");
     assert!(!home.data_dir().join("queue.db").exists(), "something was queued");
@@ -462,7 +494,9 @@ fn one_control_answer(home: &Home, answer: &'static str) -> std::thread::JoinHan
 
 #[test]
 fn reload_waits_for_the_answer_of_the_primary() {
-    let home = Home::new();
+    let alone = fails(&Home::new().run(&["reload"]), 69);
+    assert!(alone.contains("nobody holds slot 0 in ") && alone.ends_with("is shardvisor running?"), "{alone}");
+    let home = Home::new().with("SHARD_COUNT", "2");
     let line = fails(&home.run(&["reload"]), 69);
     assert!(line.contains("control.sock: no such file or directory: is shardvisor running"), "{line}");
     let primary = one_control_answer(&home, "\"done\"\n");

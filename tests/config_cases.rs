@@ -71,16 +71,28 @@ const CASES: &[Case] = &[
         &[&["SHARDVISOR_DATA_DIR=\"data\"", "an absolute path"]],
     ),
     case(
-        "a queue of another build",
-        &[("SHARDVISOR_QUEUE_URL", "amqp://u:hunter2@rabbit/")],
+        "a broker's port that is none",
+        &[("SHARDVISOR_QUEUE_URL", "amqp://u:hunter2@one,amqp://u:hunter2@rabbit:port/")],
         "",
-        &[&["SHARDVISOR_QUEUE_URL=\"amqp://rabbit/\"", "not built into this version", "sqlite:"]],
+        &[&["SHARDVISOR_QUEUE_URL=\"amqp://rabbit:port/\"", "amqp: or amqps:", "broker address 2"]],
     ),
     case(
-        "a registry of another build",
-        &[("SHARDVISOR_REGISTRY_URL", "rediss://:hunter2@redis/0")],
+        "a Redis with a path that is none",
+        &[("SHARDVISOR_REGISTRY_URL", "rediss://:hunter2@redis/zero")],
         "",
-        &[&["SHARDVISOR_REGISTRY_URL=\"rediss://redis/0\"", "not built into this version"]],
+        &[&["SHARDVISOR_REGISTRY_URL=\"rediss://redis/zero\"", "not the address of a Redis"]],
+    ),
+    case(
+        "a broker as registry",
+        &[("SHARDVISOR_REGISTRY_URL", "amqp://u:hunter2@rabbit/")],
+        "",
+        &[&["SHARDVISOR_REGISTRY_URL=\"amqp://rabbit/\"", "redis:"]],
+    ),
+    case(
+        "a kind of queue that is none",
+        &[("SHARDVISOR_QUEUE_TYPE", "mirrored")],
+        "",
+        &[&["SHARDVISOR_QUEUE_TYPE=\"mirrored\"", "quorum or classic"]],
     ),
     case("an unknown scheme", &[("SHARDVISOR_QUEUE_URL", "kafka://k")], "", &[&["SHARDVISOR_QUEUE_URL", "sqlite:"]]),
     case("a store with a path", &[("SHARDVISOR_QUEUE_URL", "sqlite:/tmp/q.db")], "", &[&["sqlite:", "data directory"]]),
@@ -316,6 +328,33 @@ fn secret_file(home: &Home, name: &str, text: &str, mode: u32) -> PathBuf {
     fs::write(&path, text).expect("written");
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
     path
+}
+
+/// Contract: I4, I5. Field report R23.
+#[test]
+fn addresses_with_passwords_come_from_files_and_are_shown_without() {
+    let home = Home::new();
+    let queue = secret_file(&home, "queue", "amqp://u:hunter2@one/work\namqps://u:hunter2@two/work\n", 0o600);
+    let registry = secret_file(&home, "registry", "rediss://u:hunter2@three:7000/1\n", 0o600);
+    let mut command = home.command(&["check-config", "--show"]);
+    command.env("SHARDVISOR_QUEUE_URL_FILE", &queue).env("SHARDVISOR_REGISTRY_URL_FILE", &registry);
+    let output = command.output().expect("runs");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(output.status.success() && !text.contains("hunter2"), "{text}");
+    let shown: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(shown["queue"]["url"], "amqp://one:5672/work,amqps://two:5671/work");
+    assert_eq!(shown["registry"]["url"], "rediss://three:7000/1");
+
+    let both = home
+        .command(&["check-config"])
+        .env("SHARDVISOR_QUEUE_URL", "amqp://u:hunter2@one/")
+        .env("SHARDVISOR_QUEUE_URL_FILE", &queue)
+        .output()
+        .expect("runs");
+    let lines = refused(&both, "both");
+    let [line] = lines.as_slice() else { panic!("{lines:#?}") };
+    assert!(line.contains("SHARDVISOR_QUEUE_URL=\"amqp://one/\"") && line.contains("queue.url_file"), "{line}");
+    assert!(!line.contains("hunter2"), "{line}");
 }
 
 /// Contract: I5. Field report R23.

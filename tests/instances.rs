@@ -2,7 +2,13 @@
 
 mod support;
 
-use std::{net::TcpListener, os::unix::fs::PermissionsExt, time::Duration};
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
+    time::Duration,
+};
 
 use simulators::telegram::Telegram;
 use support::{Home, children, signal, wait_for};
@@ -89,13 +95,50 @@ async fn an_empty_daemon_is_ready_and_a_reload_without_a_primary_drops_nothing()
     home.add_telegram(bot.token(), "echo");
     bot.wait_for_poll(Duration::from_secs(10)).await.expect("it polls");
     let polls = bot.stats().polls;
-    signal(daemon.pid(), 1);
+    // By the command, which signals a shard that has no primary.
+    home.ok(&["reload"]);
     wait_for("the reload", Duration::from_secs(5), || {
         daemon.log().contains("looking for changed channels").then_some(())
     });
     bot.user(3).say("still there?");
     bot.user(3).wait_for_answers(1, Duration::from_secs(5)).await.expect("an echo");
     assert!(bot.stats().polls <= polls + 2, "the poll went on");
+    assert!(daemon.terminate().success());
+}
+
+/// Contract: P1. Field report R42. A rolling restart after an upgrade brings the new program in; one that speaks another link to
+/// its primary becomes the primary's own again.
+#[test]
+fn an_upgraded_program_comes_in_by_a_rolling_restart_if_it_speaks_the_primarys_link() {
+    let home = Home::new().with("SHARD_COUNT", 2);
+    let program = home.dir.path().join("shardvisor");
+    let put = |from: &Path| {
+        let fresh = home.dir.path().join("fresh");
+        fs::copy(from, &fresh).expect("copied");
+        fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).expect("set");
+        fs::rename(&fresh, &program).expect("renamed, as a package manager does");
+        fs::metadata(&program).expect("there").ino()
+    };
+    let runs = |pid: u32| fs::metadata(format!("/proc/{pid}/exe")).expect("it runs").ino();
+    let first = put(Path::new(support::BIN));
+    let mut daemon = home.start_from(&program);
+    daemon.wait_ready();
+    assert_eq!((runs(daemon.pid()), runs(daemon.shard_pid(0))), (first, first));
+    let second = put(Path::new(support::BIN));
+    home.ok(&["reload"]);
+    assert_eq!((runs(daemon.shard_pid(0)), runs(daemon.shard_pid(1))), (second, second));
+    assert_eq!(runs(daemon.pid()), first, "the primary goes on");
+    let other = home.dir.path().join("other");
+    fs::rename(&program, &other).expect("moved");
+    let script = home.dir.path().join("script");
+    fs::write(&script, format!("#!/bin/sh\nSHARDVISOR_LINK=99 exec {} \"$@\"\n", other.display())).expect("written");
+    put(&script);
+    home.ok(&["reload"]);
+    assert_eq!((runs(daemon.shard_pid(0)), runs(daemon.shard_pid(1))), (first, first));
+    // Nothing at its place: what the primary was started from serves as well.
+    fs::remove_file(&program).expect("removed");
+    home.ok(&["reload"]);
+    assert_eq!((runs(daemon.shard_pid(0)), runs(daemon.shard_pid(1))), (first, first));
     assert!(daemon.terminate().success());
 }
 

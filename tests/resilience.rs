@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use simulators::{
     telegram::{BotHandle, Telegram},
-    traffic::{Plan, Summary, Traffic},
+    traffic::{Plan, Summary, TelegramBots, Traffic},
 };
 use support::{Daemon, Home, alive, children, signal, wait_for};
 
@@ -43,7 +43,7 @@ impl Stage {
     fn traffic(&self) -> Traffic {
         // Answers that a death delays (a retry that waits, an uncertain send) must still come.
         let plan = Plan { grace: Duration::from_secs(30), in_flight: 3, ..Plan::at_rate(2, 150.0) };
-        Traffic::start(&self.telegram, &self.bots, plan, |_| {})
+        Traffic::start(vec![Box::new(TelegramBots::new(&self.telegram, &self.bots))], plan, |_| {})
     }
 
     /// Returns when so many more messages were sent by the bots.
@@ -52,21 +52,6 @@ impl Stage {
         let goal = sent() + messages;
         let reached = self.telegram.wait_for("messages", Duration::from_secs(30), || (sent() >= goal).then_some(()));
         reached.await.expect("the conversations go on");
-    }
-
-    /// Sends that may have been shown twice are recorded as uncertain before the second copy.
-    fn uncertain_records(&self) -> u64 {
-        let mut found = 0;
-        for file in support::files_below(&self.home.data_dir()) {
-            if file.extension().is_none_or(|extension| extension != "db") {
-                continue;
-            }
-            let Ok(db) = rusqlite::Connection::open(&file) else { continue };
-            found += db
-                .query_row("SELECT count(*) FROM guard WHERE uncertain_ms IS NOT NULL", [], |row| row.get::<_, i64>(0))
-                .unwrap_or(0) as u64;
-        }
-        found
     }
 }
 
@@ -103,7 +88,7 @@ async fn a_killed_shard_is_back_and_polling_in_a_second_and_loses_nothing() {
     }
     let summary = traffic.stop().await;
     assert!(daemon.terminate().success());
-    nothing_lost(&summary, stage.uncertain_records());
+    nothing_lost(&summary, stage.home.uncertain_records());
     back.sort();
     println!("back and polling after {back:?}");
     assert!(back[back.len() / 2] < Duration::from_secs(1), "{back:?}");
@@ -126,7 +111,7 @@ async fn a_killed_primary_leaves_no_shard_and_a_restart_picks_all_work_up() {
     stage.chat(120).await;
     let summary = traffic.stop().await;
     assert!(daemon.terminate().success());
-    nothing_lost(&summary, stage.uncertain_records());
+    nothing_lost(&summary, stage.home.uncertain_records());
 }
 
 /// Contract: C1, P5. A stopped shard is replaced, and answers nothing twice when it wakes.
@@ -146,7 +131,7 @@ async fn a_stopped_shard_is_replaced_and_its_waking_doubles_nothing() {
     stage.chat(120).await;
     let summary = traffic.stop().await;
     assert!(daemon.terminate().success());
-    nothing_lost(&summary, stage.uncertain_records());
+    nothing_lost(&summary, stage.home.uncertain_records());
 }
 
 /// Contract: P5, Q10, H1, P4. The whole promise of a rolling restart: no probe refused, no message lost.
@@ -198,6 +183,6 @@ async fn rolling_restarts_under_load_refuse_no_probe_and_lose_nothing() {
     assert!(daemon.terminate().success());
     println!("{rolls} rolls in {took:?}; {answered} probes answered, {:.0}/s", answered as f64 / took.as_secs_f64());
     assert_eq!(failed, Vec::<String>::new());
-    nothing_lost(&summary, stage.uncertain_records());
+    nothing_lost(&summary, stage.home.uncertain_records());
     assert_eq!(summary.duplicated, 0, "nothing died: nothing may be shown twice");
 }

@@ -1,18 +1,44 @@
 //! Echo bots on Telegram, held by python-telegram-bot and by shardvisor, measured one after the other in one run.
 
-mod measure;
-mod process;
-mod subject;
-mod table;
+use std::{io, path::PathBuf, process::ExitCode, time::Duration};
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
-
-use clap::Parser;
-
-use self::{
-    measure::{Extent, Measured, measure},
-    subject::Subject,
+use bench::{
+    measure::{Extent, Stage, measure_all},
+    subject::{Platform, Subject},
+    table,
 };
+use clap::Parser;
+use simulators::{
+    TimedOut,
+    telegram::{BotHandle, Telegram},
+    traffic::{Network, TelegramBots},
+};
+
+/// The Bot API's simulator, and bots on it.
+struct Bots(Telegram, Vec<BotHandle>);
+
+impl Bots {
+    async fn start(bots: usize) -> io::Result<Self> {
+        let telegram = Telegram::start().await?;
+        telegram.keep(50);
+        let bots = (0..bots).map(|_| telegram.add_bot()).collect();
+        Ok(Self(telegram, bots))
+    }
+}
+
+impl Stage for Bots {
+    fn scene(&self) -> (String, Vec<String>) {
+        (self.0.url(), self.1.iter().map(|bot| bot.token().to_owned()).collect())
+    }
+
+    async fn connected(&self, within: Duration) -> Result<(), TimedOut> {
+        self.0.wait_for_polls(self.1.len(), within).await
+    }
+
+    fn people(&self) -> Vec<Box<dyn Network>> {
+        vec![Box::new(TelegramBots::new(&self.0, &self.1))]
+    }
+}
 
 /// Holds many Telegram bots in one process, in several ways, and prints what each costs.
 #[derive(Debug, Parser)]
@@ -48,37 +74,37 @@ async fn run(arguments: Arguments) -> ExitCode {
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
     let mut subjects = Vec::new();
     if let Some(python) = arguments.python.map(absolute) {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/telegram/ptb.py");
+        let built = |name, how: &str| {
+            Subject::script(name, Platform::Telegram, python.clone(), vec![script.into(), how.into()])
+        };
         if !arguments.quick {
-            subjects.push(Subject::python("python-telegram-bot, as documented", python.clone(), "documented"));
+            subjects.push(built("python-telegram-bot, as documented", "documented"));
         }
-        subjects.push(Subject::python("python-telegram-bot, tuned", python, "tuned"));
+        subjects.push(built("python-telegram-bot, tuned", "tuned"));
     }
     const DAEMON: &str = "shardvisor, one shard";
-    subjects.extend(arguments.daemon.map(|daemon| Subject::daemon(DAEMON, absolute(daemon))));
+    subjects.extend(arguments.daemon.map(|daemon| Subject::daemon(DAEMON, Platform::Telegram, absolute(daemon))));
     if subjects.is_empty() {
         eprintln!("bench-telegram: nothing to measure: give --daemon, --python or both");
         return ExitCode::from(64);
     }
     let extent = Extent {
-        bots: arguments.bots,
         rate: arguments.rate,
         connect: Duration::from_secs(arguments.connect),
         settle: Duration::from_secs(5),
         idle: Duration::from_secs(arguments.idle),
         load: Duration::from_secs(arguments.load),
+        burst: 0,
     };
-    let mut measured: Vec<Measured> = Vec::new();
-    for subject in &subjects {
-        eprintln!("measuring {} …", subject.name);
-        match measure(subject, &extent).await {
-            Ok(one) => measured.push(one),
-            Err(failed) => {
-                eprintln!("bench-telegram: {}: {failed}", subject.name);
-                return ExitCode::FAILURE;
-            }
+    let measured = match measure_all(&subjects, &extent, async || Bots::start(arguments.bots).await).await {
+        Ok(measured) => measured,
+        Err((name, failed)) => {
+            eprintln!("bench-telegram: {name}: {failed}");
+            return ExitCode::FAILURE;
         }
-    }
-    println!("{} bots, {} messages/s for {} s\n", extent.bots, extent.rate, arguments.load);
+    };
+    println!("{} bots, {} messages/s for {} s\n", arguments.bots, extent.rate, arguments.load);
     let base = measured.iter().find(|one| one.name == DAEMON);
     println!("{}", table::table(&measured, base));
     ExitCode::SUCCESS

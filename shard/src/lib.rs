@@ -3,6 +3,8 @@
 //! The ports (`queue`, `registry`, `directory`, `platform`, `sink`) are traits named after the job they do; each has an
 //! embedded adapter that needs nothing installed. Ports do not import one another.
 
+#[cfg(feature = "amqp")]
+pub mod amqp;
 pub mod channel;
 pub mod clock;
 pub mod directory;

@@ -5,7 +5,7 @@
 //! | publish the layout | a producer with another count must be refused from the first moment |
 //! | claim the slot | only its holder may read the slot's queues; until then this is a warm standby |
 //! | delivery, roster | events flow before jobs do, and channels are claimed in one pass |
-//! | workers | only now is a job taken from a queue |
+//! | workers | only now is a job taken from a queue; at the start of a layout the jobs of the one before come first |
 //! | ready | the first claim pass is over and every queue is subscribed |
 //! | … drain: workers | consumption stops at once, what has not begun goes back, what runs gets its grace |
 //! | roster | connections are closed, then their leases given back |
@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use tokio::{
     task::JoinSet,
     time::{Instant, interval_at, sleep},
@@ -28,12 +29,12 @@ use crate::{
     channel::{Roster, RosterConfig, RosterHandle, RosterPorts},
     clock::Clock,
     directory::Directory,
-    dispatch::{Context, QueueWorker, QueuedReplies, RosterHandlers, Stragglers, WorkerOptions},
+    dispatch::{Context, QueueWorker, QueuedReplies, RosterHandlers, Stragglers, WorkerOptions, older_jobs_first},
     identity::{QueueBase, QueueName, ShardId},
     metrics::Metrics,
     platform::Platform,
     progress::Progress,
-    queue::{Limits, Queue, RetryPolicy},
+    queue::{Limits, Queue, QueueError, RetryPolicy},
     registry::{Claim, Holder, LEASE, Layout, Lease, RENEW_EVERY, Registry, Resource, SELF_FENCE},
     sink::{Delivery, DeliveryConfig, DeliveryHandle, Destination, Outbox, Stored},
 };
@@ -103,6 +104,17 @@ impl Standing {
         }
     }
 
+    /// Whether what it lacks lies outside of this process.
+    pub fn waits(&self) -> bool {
+        let inner = self.0.lock().expect("standing");
+        inner.waits_for.is_some() && !inner.stopping
+    }
+
+    /// Notes what it waits for, or that it waits for nothing more.
+    pub fn waits_for(&self, what: Option<String>) {
+        self.set(|inner| inner.waits_for = what);
+    }
+
     /// The layout in force, once it is published.
     pub fn layout(&self) -> Option<Layout> {
         self.0.lock().expect("standing").layout
@@ -137,8 +149,9 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<(), ShardError> {
     let (shard, holder) = (settings.roster.shard, settings.roster.holder.clone());
+    let waited = waiting_before(&ports, shard).await;
     let Some(layout) = publish_layout(&ports, shard, &standing, &stop).await else { return Ok(()) };
-    standing.set(|inner| inner.layout = Some(layout));
+    standing.set(|inner| (inner.layout, inner.waits_for) = (Some(layout), None));
     let Some(slot) = claim_slot(&settings, &ports, &standing, &stop).await else { return Ok(()) };
 
     let delivery: Arc<OnceLock<DeliveryHandle>> = Arc::default();
@@ -202,7 +215,7 @@ pub async fn run(
         metrics: ports.metrics.clone(),
     });
     let work_stop = CancellationToken::new();
-    let mut workers = start_workers(&context, &settings, &ports, &work_stop).await;
+    let mut workers = start_workers(&context, layout, waited, &settings, &ports, &work_stop).await;
     standing.set(|inner| inner.roster = Some(handle.clone()));
 
     let mut is_ready = handle.ready();
@@ -239,6 +252,20 @@ pub async fn run(
     Ok(())
 }
 
+/// How many jobs lie in the own queues before the layout is published: what comes later was written by the new one.
+async fn waiting_before(ports: &ShardPorts, shard: ShardId) -> [u64; 3] {
+    let mut waiting = [0; 3];
+    for (count, base) in waiting.iter_mut().zip(QueueBase::ALL) {
+        // A queue that is missing holds none; one that can't be asked now is taken for one that holds as many as it likes.
+        *count = match ports.queue.depth(shard.queue(base)).await {
+            Ok(depth) => depth.ready,
+            Err(QueueError::Missing { .. }) => 0,
+            Err(_) => u64::MAX,
+        };
+    }
+    waiting
+}
+
 async fn publish_layout(
     ports: &ShardPorts,
     shard: ShardId,
@@ -250,7 +277,7 @@ async fn publish_layout(
             Ok(layout) => return Some(layout),
             Err(error) => {
                 warn!(%error, "the layout can't be published; trying again");
-                standing.set(|inner| inner.waits_for = Some(error.to_string()));
+                standing.waits_for(Some(error.to_string()));
                 tokio::select! {
                     () = stop.cancelled() => return None,
                     () = sleep(Duration::from_secs(1)) => {}
@@ -273,7 +300,7 @@ async fn claim_slot(
         let (why, pause) = match ports.registry.claim(holder, &[Resource::Slot(shard.index)], *supersede).await {
             Ok(claims) => match claims.into_iter().next() {
                 Some(Claim::Held(lease)) => {
-                    standing.set(|inner| inner.waits_for = None);
+                    standing.waits_for(None);
                     return Some(lease);
                 }
                 Some(Claim::Taken { by, remaining }) => {
@@ -287,7 +314,7 @@ async fn claim_slot(
             info!(shard = shard.index, why = %why, "waiting for the slot");
             told.clone_from(&why);
         }
-        standing.set(|inner| inner.waits_for = Some(why));
+        standing.waits_for(Some(why));
         tokio::select! {
             () = stop.cancelled() => return None,
             () = sleep(pause.max(Duration::from_millis(50))) => {}
@@ -297,14 +324,17 @@ async fn claim_slot(
 
 async fn start_workers(
     context: &Arc<Context>,
+    layout: Layout,
+    waited: [u64; 3],
     settings: &ShardSettings,
     ports: &ShardPorts,
     stop: &CancellationToken,
 ) -> JoinSet<()> {
     let mut workers = JoinSet::new();
+    let sorted = CancellationToken::new();
+    join_all(QueueBase::ALL.map(|base| declare(ports, context.shard.queue(base), stop))).await;
     for base in QueueBase::ALL {
         let queue = context.shard.queue(base);
-        declare(ports, queue, stop).await;
         let (name, running) = match base {
             QueueBase::Main => ("consume", 256),
             QueueBase::Media => ("consume_media", 16),
@@ -313,12 +343,14 @@ async fn start_workers(
         let limits = Limits { running, ..Limits::default() };
         let options = WorkerOptions { prefetch: settings.prefetch, limits };
         let stamp = ports.progress.register(name, Duration::from_secs(5));
-        workers.spawn(QueueWorker::new(context.clone(), queue, options).run(stamp, stop.clone()));
+        let (context, sorted, stop) = (context.clone(), sorted.clone(), stop.clone());
+        workers.spawn(async move {
+            older_jobs_first(&context, layout.epoch, &sorted, &stamp, &stop).await;
+            QueueWorker::new(context, queue, options).run(stamp, stop).await;
+        });
     }
-    if context.shard.index == 0 {
-        let stamp = ports.progress.register("stragglers", Duration::from_secs(30));
-        workers.spawn(Stragglers::new(context.clone()).run(stamp, stop.clone()));
-    }
+    let stamp = ports.progress.register("stragglers", Duration::from_secs(30));
+    workers.spawn(Stragglers::new(context.clone(), layout.epoch, waited, sorted).run(stamp, stop.clone()));
     workers
 }
 

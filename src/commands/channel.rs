@@ -78,7 +78,11 @@ fn list(config: &Config, channels: &[Arc<ChannelSpec>], as_json: bool) -> Result
     }
     for channel in channels {
         let shard = shard_for_channel(channel.id, config.shard_count);
-        let state = if channel.enabled { "enabled" } else { "disabled" };
+        let state = match channel.enabled {
+            false => "disabled",
+            true if is_held(channel) => "enabled",
+            true => "not held",
+        };
         let label = channel.label.as_deref().map(|label| format!(" {label:?}")).unwrap_or_default();
         let handler = handler(&channel.handler);
         print(format_args!("{} {} shard {shard} {state} {handler}{label}", channel.id, channel.platform))?;
@@ -87,14 +91,29 @@ fn list(config: &Config, channels: &[Arc<ChannelSpec>], as_json: bool) -> Result
 }
 
 fn object(config: &Config, channel: &ChannelSpec) -> serde_json::Value {
-    json!({
+    let mut object = json!({
         "id": channel.id,
         "platform": channel.platform,
         "shard": shard_for_channel(channel.id, config.shard_count),
         "enabled": channel.enabled,
         "handler": handler(&channel.handler),
         "label": channel.label,
-    })
+    });
+    if !is_held(channel) {
+        object["held"] = false.into();
+    }
+    object
+}
+
+/// Whether a connection is held for it: not for a Slack app that gets its events by HTTP.
+fn is_held(channel: &ChannelSpec) -> bool {
+    #[cfg(feature = "slack")]
+    if channel.platform == shard::platform::PlatformKind::Slack {
+        let tokens = channel.token.as_ref().and_then(|token| shard::platform::slack::Tokens::read(token).ok());
+        return tokens.is_none_or(|tokens| tokens.app.is_some());
+    }
+    let _ = channel;
+    true
 }
 
 /// A handler for people; of a URL what can hold no secret.

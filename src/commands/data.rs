@@ -1,14 +1,56 @@
-//! The data directory as a command enters it: as its owner, with the store's errors put into exit codes.
+//! The data directory and the servers as a command enters them: as the directory's owner, as a producer of the queues, with
+//! errors put into exit codes.
 
-use std::os::unix::fs::MetadataExt;
+use std::{os::unix::fs::MetadataExt, sync::Arc};
 
 use nix::unistd::{Gid, Uid, geteuid, setgid, setgroups, setuid};
-use shard::{queue::QueueError, store::StoreError};
+#[cfg(feature = "amqp")]
+use shard::queue::AmqpQueue;
+#[cfg(feature = "redis")]
+use shard::registry::{Holder, RedisOptions, RedisRegistry};
+use shard::{
+    clock::SystemClock,
+    queue::{EmbeddedQueue, Queue, QueueError},
+    registry::{EmbeddedRegistry, Layout, Registry},
+    store::{BoxStore, StoreError},
+};
 
 use crate::{
-    config::{Config, plain},
+    config::{Config, QueueAt, RegistryAt, plain},
     exit::Failure,
 };
+
+/// The queues, for a process that consumes none.
+pub(super) fn queues(config: &Config) -> Arc<dyn Queue> {
+    match &config.queue.at {
+        QueueAt::Embedded => Arc::new(EmbeddedQueue::producer(&config.data_dir)),
+        #[cfg(feature = "amqp")]
+        QueueAt::Amqp(amqp) => Arc::new(AmqpQueue::new(*amqp.clone())),
+    }
+}
+
+/// The registry, for a process that owns nothing.
+pub(super) fn registry(config: &Config) -> Result<Arc<dyn Registry>, Failure> {
+    Ok(match &config.registry.at {
+        RegistryAt::Embedded => {
+            let shared = BoxStore::open(&config.data_dir, Arc::new(SystemClock)).map_err(store_failure)?;
+            Arc::new(EmbeddedRegistry::new(shared, None))
+        }
+        #[cfg(feature = "redis")]
+        RegistryAt::Redis(url) => {
+            let nobody = Holder { worker: "shardvisor-command".to_owned(), incarnation: 0 };
+            Arc::new(RedisRegistry::connect(url.clone(), nobody, RedisOptions::default()))
+        }
+    })
+}
+
+/// The layout that the daemons have published, if any has.
+pub(super) async fn published_layout(config: &Config) -> Result<Option<Layout>, Failure> {
+    if matches!(config.registry.at, RegistryAt::Embedded) && !config.data_dir.join("box.db").exists() {
+        return Ok(None);
+    }
+    registry(config)?.layout().await.map_err(|error| Failure::GaveUp(error.to_string()))
+}
 
 /// Becomes the owner of the data directory when run by root, so that no file in it belongs to root afterwards, which the
 /// daemon could then not open. Secrets that only root may read must have been read before.

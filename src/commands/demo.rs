@@ -4,6 +4,8 @@
 //! The daemon is a process of its own (this binary once more, as `run`), so that what is shown is what runs elsewhere.
 //! Only the simulators and the people who chat live in this process: they judge what was answered.
 
+mod stage;
+
 use std::{
     collections::BTreeSet,
     io::Write,
@@ -21,17 +23,12 @@ use serde_json::json;
 use shard::{
     clock::SystemClock,
     directory::{ChannelSpec, Handler, store::StoreDirectory},
-    identity::ChannelId,
     platform::PlatformKind,
-    secret::Secret,
     store::BoxStore,
 };
-use simulators::{
-    telegram::{BotHandle, Telegram},
-    traffic::{Outcome, Plan, Summary, Told, Traffic},
-};
-use uuid::Uuid;
+use simulators::traffic::{Outcome, Plan, Summary, Told, Traffic};
 
+use self::stage::Stage;
 use super::print;
 use crate::{cli::Demo, config::plain, exit::Failure};
 
@@ -43,35 +40,43 @@ const END: Duration = Duration::from_secs(30);
 /// Runs it. Fails when a message was lost or answered twice.
 pub(super) fn run(options: &Demo) -> Result<(), Failure> {
     let wanted: BTreeSet<PlatformKind> = options.platforms.iter().copied().collect();
-    if let Some(other) = wanted.iter().find(|platform| **platform != PlatformKind::Telegram) {
-        return Err(Failure::Usage(format!("--platforms: {other} is not built into this version: expected telegram")));
+    if let Some(other) = wanted.iter().find(|platform| !stage::SHOWN.contains(platform)) {
+        let shown = stage::SHOWN.map(|platform| platform.to_string()).join(" or ");
+        let problem = format!("--platforms: {other} is not built into this version: expected {shown}");
+        return Err(Failure::Usage(problem));
+    }
+    if (options.channels as usize) < wanted.len() {
+        return Err(Failure::Usage(format!(
+            "--channels: expected at least one for each of {} platforms",
+            wanted.len()
+        )));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| internal("no runtime", &error))?;
-    runtime.block_on(play(options))
+    runtime.block_on(play(options, &wanted))
 }
 
 fn internal(what: &str, error: &std::io::Error) -> Failure {
     Failure::Internal(format!("{what}: {}", plain(error)))
 }
 
-async fn play(options: &Demo) -> Result<(), Failure> {
+async fn play(options: &Demo, wanted: &BTreeSet<PlatformKind>) -> Result<(), Failure> {
     let home = tempfile::tempdir().map_err(|error| internal("no temporary directory", &error))?;
-    let telegram = Telegram::start().await.map_err(|error| internal("no simulator", &error))?;
-    let bots: Vec<BotHandle> = (0..options.channels).map(|_| telegram.add_bot()).collect();
-    add_channels(&home.path().join("data"), &bots).await?;
+    let stage =
+        Stage::build(options.channels as usize, wanted).await.map_err(|error| internal("no simulator", &error))?;
+    add_channels(&home.path().join("data"), &stage).await?;
 
-    let mut daemon = Daemon::start(home.path(), &telegram.url(), options.shards)?;
+    let mut daemon = Daemon::start(home.path(), &stage, options.shards)?;
     let began = Instant::now();
     tokio::select! {
-        connected = telegram.wait_for_polls(bots.len(), CONNECT) => {
+        connected = stage.wait_for_all(CONNECT) => {
             connected.map_err(|_| Failure::Demo(format!("not all channels connected within {CONNECT:?}")))?;
         }
         ended = daemon.ended() => return Err(Failure::Demo(format!("the daemon ended: {ended}"))),
     }
     let connected_in = began.elapsed();
     if !options.json {
-        let (channels, shards) = (bots.len(), options.shards);
+        let (channels, shards) = (options.channels, options.shards);
         print(format!("{channels} channels on {shards} shards, all connected in {:.1} s", connected_in.as_secs_f64()))?;
     }
 
@@ -79,7 +84,7 @@ async fn play(options: &Demo) -> Result<(), Failure> {
     let rate = options.rate.unwrap_or_else(|| (f64::from(options.channels) * 0.5).min(50.0));
     let plan = Plan::at_rate(1, rate);
     let quiet = options.json;
-    let traffic = Traffic::start(&telegram, &bots, plan, move |told| {
+    let traffic = Traffic::start(stage.networks(), plan, move |told| {
         if !quiet {
             tell(told);
         }
@@ -96,15 +101,15 @@ async fn play(options: &Demo) -> Result<(), Failure> {
     report(options, &summary, connected_in)
 }
 
-async fn add_channels(data_dir: &Path, bots: &[BotHandle]) -> Result<(), Failure> {
+async fn add_channels(data_dir: &Path, stage: &Stage) -> Result<(), Failure> {
     let shared = BoxStore::open(data_dir, Arc::new(SystemClock)).map_err(super::data::store_failure)?;
     let opened = StoreDirectory::open(shared, &data_dir.join("secret.key"));
     let directory = opened.map_err(|error| Failure::Internal(error.to_string()))?;
-    for (number, bot) in bots.iter().enumerate() {
+    for (number, channel) in stage.channels().iter().enumerate() {
         let spec = ChannelSpec {
-            id: ChannelId::from_uuid(Uuid::new_v4()),
-            platform: PlatformKind::Telegram,
-            token: Some(Secret::new(bot.token())),
+            id: channel.id,
+            platform: channel.platform,
+            token: channel.token.clone(),
             handler: Handler::Echo,
             enabled: true,
             label: Some(format!("demo bot {number}")),
@@ -157,7 +162,7 @@ struct Daemon {
 
 impl Daemon {
     /// Starts `shardvisor run` in an environment of its own: no file in /etc is read, no setting of the caller taken.
-    fn start(home: &Path, api_url: &str, shards: u32) -> Result<Self, Failure> {
+    fn start(home: &Path, stage: &Stage, shards: u32) -> Result<Self, Failure> {
         let config = home.join("demo.toml");
         std::fs::write(&config, "").map_err(|error| internal("the demo's configuration", &error))?;
         let program = std::env::current_exe().map_err(|error| internal("this program's own path", &error))?;
@@ -167,7 +172,7 @@ impl Daemon {
             .arg(&config)
             .env_clear()
             .env("SHARDVISOR_DATA_DIR", home.join("data"))
-            .env("SHARDVISOR_TELEGRAM_API_URL", api_url)
+            .envs(stage.settings())
             .env("SHARDVISOR_LOG_LEVEL", "warn")
             .env("SHARDVISOR_HEALTH_BIND", "127.0.0.1")
             .env("SHARD_COUNT", shards.to_string())

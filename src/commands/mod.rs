@@ -6,6 +6,7 @@ mod data;
 mod dead;
 #[cfg(feature = "demo")]
 mod demo;
+mod generate;
 mod reload;
 mod run;
 mod schema;
@@ -28,6 +29,11 @@ use crate::{
 /// Does what was asked.
 pub(crate) fn perform(cli: Cli) -> Result<ExitCode, Failure> {
     let settings = cli.settings;
+    if matches!(cli.command, Command::Run) {
+        let spoken = supervisor::speak_the_primarys_link();
+        spoken
+            .map_err(|error| Failure::Internal(format!("the primary's program: {}", crate::config::plain(&error))))?;
+    }
     match cli.command {
         Command::Run => return Ok(ExitCode::from(run::run(&load(&settings)?, &settings)?)),
         Command::Reload => reload::run(&load(&settings)?)?,
@@ -41,6 +47,7 @@ pub(crate) fn perform(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Where(options) => r#where::run(&settings, &options)?,
         Command::Status(options) => status::run(&load(&settings)?, &options)?,
         Command::Schema => schema::run()?,
+        Command::Generate { into } => generate::run(&into)?,
         #[cfg(feature = "demo")]
         Command::Demo(options) => demo::run(&options)?,
     }

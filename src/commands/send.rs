@@ -1,19 +1,16 @@
 //! `shardvisor send`: puts jobs into the queues of their channels, each told of once it is durable. All input is checked
 //! before the first job is queued, so that a mistake in the last line doesn't leave half of it behind.
 
-use std::{collections::BTreeSet, io::Read, sync::Arc};
+use std::{collections::BTreeSet, io::Read};
 
 use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use shard::{
-    clock::SystemClock,
     identity::{ChannelId, QueueName, ShardId},
     job::{Job, JobId, OnUncertain, Send as SendText, Task},
-    queue::{EmbeddedQueue, Message, Queue},
-    registry::{EmbeddedRegistry, Registry},
-    store::BoxStore,
+    queue::Message,
 };
 
 use crate::{
@@ -109,17 +106,12 @@ fn standard_input() -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Refuses when the daemon of this box was started with another shard count: the queues chosen here would then be those
+/// Refuses when the daemon was started with another shard count: the queues chosen here would then be those
 /// of other shards, or of none.
 async fn same_layout(config: &Config) -> Result<(), Failure> {
-    if !config.data_dir.join("box.db").exists() {
-        return Ok(());
-    }
-    let shared = BoxStore::open(&config.data_dir, Arc::new(SystemClock)).map_err(data::store_failure)?;
-    let layout = EmbeddedRegistry::new(shared, None).layout().await;
-    match layout.map_err(|error| Failure::GaveUp(error.to_string()))? {
+    match data::published_layout(config).await? {
         Some(layout) if layout.shard_count != config.shard_count => Err(Failure::Config(format!(
-            "SHARD_COUNT is {} here, and {} for the daemon of this box: set the same, or queue with --any-layout",
+            "SHARD_COUNT is {} here, and {} for the daemon: set the same, or queue with --any-layout",
             config.shard_count, layout.shard_count
         ))),
         _ => Ok(()),
@@ -127,7 +119,7 @@ async fn same_layout(config: &Config) -> Result<(), Failure> {
 }
 
 async fn queue_all(config: &Config, jobs: Vec<Ready>, as_json: bool) -> Result<(), Failure> {
-    let queue = &EmbeddedQueue::producer(&config.data_dir);
+    let queue = &data::queues(config);
     for name in jobs.iter().map(|job| job.queue).collect::<BTreeSet<_>>() {
         queue.declare(name).await.map_err(queue_failure)?;
     }

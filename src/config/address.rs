@@ -1,47 +1,6 @@
-//! URLs in the configuration: which schemes are known, and how one is shown without its credentials.
+//! URLs in the configuration, and how one is shown without its credentials.
 
 use url::Url;
-
-use super::problem::{Origin, Problem};
-
-/// Schemes that name a queue or registry that other builds speak, but this one doesn't.
-const FOREIGN: [&str; 6] = ["amqp", "amqps", "redis", "rediss", "postgres", "http"];
-
-/// Where jobs or ownership are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Store {
-    /// The SQLite files in the data directory.
-    #[default]
-    Embedded,
-}
-
-impl Store {
-    /// How it is named in logs.
-    pub(crate) fn describe(self) -> &'static str {
-        match self {
-            Self::Embedded => "embedded",
-        }
-    }
-}
-
-/// Reads `queue.url` or `registry.url`. The embedded store lies in the data directory, so its URL has no path.
-pub(super) fn store(text: &str, origin: &Origin, accepts: &str) -> Result<Store, Problem> {
-    if text == "sqlite:" {
-        return Ok(Store::Embedded);
-    }
-    let (origin, value, expected) = (origin.clone(), without_credentials(text), accepts.to_owned());
-    let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase());
-    match scheme {
-        Some(scheme) if FOREIGN.contains(&scheme.as_str()) => Err(Problem::NotBuiltIn { origin, value, expected }),
-        Some(scheme) if scheme == "sqlite" => Err(Problem::Refused {
-            origin,
-            value,
-            expected: "`sqlite:` alone; the store lies in the data directory".to_owned(),
-        }),
-        _ => Err(Problem::Refused { origin, value, expected }),
-    }
-}
 
 /// Reads an `http:` or `https:` URL with a host.
 pub(super) fn web(text: &str) -> Option<Url> {

@@ -6,13 +6,14 @@ use tracing::Level;
 use url::Url;
 
 use super::{
-    Address, BotWorker, Channels, Config, Events, Health, Jobs, Log, LogFormat, Problems, Sessions, Snapshots,
-    Supervisor, Telegram, Whatsapp, address,
+    BotWorker, Channels, Config, Events, Health, Jobs, Log, LogFormat, Media, PrivateAddresses, Problems, Sessions,
+    Slack, Snapshots, Supervisor, Telegram, Whatsapp, address,
     keys::{self, Key},
     problem::Problem,
     reader::{Reader, size, whole, written},
     secrets,
     sources::Sources,
+    stores,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -37,11 +38,16 @@ pub(super) fn config(sources: &Sources) -> Result<Config, Problems> {
             bind: read.read(&keys::HEALTH_BIND, |text| text.parse::<IpAddr>().ok()),
             port: read.read(&keys::HEALTH_PORT, |text| whole(text)?.try_into().ok()),
         },
-        queue: store(&mut read, &keys::QUEUE_URL),
-        registry: store(&mut read, &keys::REGISTRY_URL),
+        queue: stores::queue(&mut read, sources),
+        registry: stores::registry(&mut read, sources),
         telegram: telegram(&mut read),
+        slack: Slack {
+            api_url: read.read(&keys::SLACK_API_URL, base_address),
+            channel_messages_per_second: read.number(&keys::SLACK_CHANNEL_RATE, 1..=100),
+        },
         whatsapp: whatsapp(&mut read),
         sessions: sessions(&mut read, sources),
+        media: Media { private_addresses: read.read(&keys::MEDIA_PRIVATE, private_addresses) },
         events: events(&mut read, sources),
         jobs: Jobs {
             prefetch: read.number(&keys::JOBS_PREFETCH, 1..=10_000) as u16,
@@ -78,15 +84,18 @@ pub(super) fn config(sources: &Sources) -> Result<Config, Problems> {
 }
 
 fn telegram(read: &mut Reader<'_>) -> Telegram {
-    // The token is put behind this URL's path, so that a query or fragment would swallow it.
-    let base = |text: &str| address::web(text).filter(|url| url.query().is_none() && url.fragment().is_none());
     Telegram {
-        api_url: read.read(&keys::TELEGRAM_API_URL, base),
+        api_url: read.read(&keys::TELEGRAM_API_URL, base_address),
         poll_timeout: read.duration(&keys::TELEGRAM_POLL_TIMEOUT, SECOND..=50 * SECOND),
         bot_messages_per_second: read.number(&keys::TELEGRAM_BOT_RATE, 1..=1000),
         chat_messages_per_second: read.number(&keys::TELEGRAM_CHAT_RATE, 1..=100),
         group_messages_per_minute: read.number(&keys::TELEGRAM_GROUP_RATE, 1..=6000),
     }
+}
+
+/// More is put behind this URL's path, so that a query or fragment would swallow it.
+fn base_address(text: &str) -> Option<url::Url> {
+    address::web(text).filter(|url| url.query().is_none() && url.fragment().is_none())
 }
 
 fn whatsapp(read: &mut Reader<'_>) -> Whatsapp {
@@ -153,18 +162,6 @@ fn events(read: &mut Reader<'_>, sources: &Sources) -> Events {
     }
 }
 
-fn store(read: &mut Reader<'_>, key: &Key) -> Address {
-    let url = match read.value(key).map(|value| address::store(&value.text, &value.origin, key.accepts)) {
-        None => address::Store::default(),
-        Some(Ok(store)) => store,
-        Some(Err(problem)) => {
-            read.problems.push(problem);
-            address::Store::default()
-        }
-    };
-    Address { url }
-}
-
 fn not_built_in(read: &mut Reader<'_>, key: &Key) {
     if let Some(value) = read.value(key) {
         read.problems.push(Problem::NotBuiltIn {
@@ -217,6 +214,14 @@ fn host_name() -> String {
     let name: String = sysinfo::System::host_name().unwrap_or_default();
     let name: String = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
     worker_name(&name).unwrap_or_else(|| "localhost".to_owned())
+}
+
+fn private_addresses(text: &str) -> Option<PrivateAddresses> {
+    match text {
+        "refuse" => Some(PrivateAddresses::Refuse),
+        "allow" => Some(PrivateAddresses::Allow),
+        _ => None,
+    }
 }
 
 fn log_format(text: &str) -> Option<LogFormat> {

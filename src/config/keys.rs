@@ -67,11 +67,26 @@ keys! {
         "Its port; 0 takes a free one and writes it to `health.port` in the data directory";
 
     QUEUE_URL = "queue.url", ["SHARDVISOR_QUEUE_URL"],
-        "`sqlite:`", "sqlite:",
-        "Where jobs come from; `sqlite:` is the embedded store in the data directory";
+        "`sqlite:`, or amqp: or amqps: URLs with commas between them", "sqlite:",
+        "Where jobs come from; `sqlite:` is the embedded store in the data directory, `amqp://user:password@host:5672/vhost` a RabbitMQ";
+    QUEUE_URL_FILE = "queue.url_file", ["SHARDVISOR_QUEUE_URL_FILE"], credential "queue-url",
+        "the path of a file", "",
+        "The same from a file, since it holds a password";
+    QUEUE_TYPE = "queue.type", ["SHARDVISOR_QUEUE_TYPE"],
+        "quorum or classic", "quorum",
+        "What kind of queues are made on a broker";
+    QUEUE_DECLARE = "queue.declare", ["SHARDVISOR_QUEUE_DECLARE"],
+        "active or passive", "active",
+        "Whether the work queues are made on a broker, or their producer owns them and they are only looked for";
+    QUEUE_CA_FILE = "queue.ca_file", ["SHARDVISOR_QUEUE_CA_FILE"],
+        "an absolute path", "",
+        "Certificates (PEM) to trust for amqps: beside the system's";
     REGISTRY_URL = "registry.url", ["SHARDVISOR_REGISTRY_URL"],
-        "`sqlite:`", "sqlite:",
-        "Where it is kept who owns what";
+        "`sqlite:`, or a redis:, rediss:, redis+unix:, redis+sentinel: or rediss+sentinel: URL", "sqlite:",
+        "Where it is kept who owns what; `redis://user:password@host:6379/0`, `redis+sentinel://host,host/service`";
+    REGISTRY_URL_FILE = "registry.url_file", ["SHARDVISOR_REGISTRY_URL_FILE"], credential "registry-url",
+        "the path of a file", "",
+        "The same from a file, since it holds a password";
     API_URL = "api.url", ["SHARDVISOR_API_URL"],
         "nothing in this version", "",
         "Reserved for the platform's API as the directory of channels; the built-in store is the directory";
@@ -91,6 +106,13 @@ keys! {
     TELEGRAM_GROUP_RATE = "telegram.group_messages_per_minute", ["SHARDVISOR_TELEGRAM_GROUP_MESSAGES_PER_MINUTE"],
         "a whole number from 1 to 6000", "20",
         "Messages a minute into one group; short bursts pass";
+
+    SLACK_API_URL = "slack.api_url", ["SHARDVISOR_SLACK_API_URL"],
+        "an http: or https: URL without query", "https://slack.com/api",
+        "The Web API's server; it also says where sockets are opened";
+    SLACK_CHANNEL_RATE = "slack.channel_messages_per_second", ["SHARDVISOR_SLACK_CHANNEL_MESSAGES_PER_SECOND"],
+        "a whole number from 1 to 100", "1",
+        "Messages a second of one app into one conversation; short bursts pass";
 
     WHATSAPP_VERSION = "whatsapp.version", ["SHARDVISOR_WHATSAPP_VERSION"],
         "three numbers with dots between", "2.3000.1035194821",
@@ -129,6 +151,10 @@ keys! {
     SESSIONS_S3_SECRET = "sessions.s3_secret_file", ["SHARDVISOR_SESSIONS_S3_SECRET_FILE"], credential "s3-secret",
         "the path of a file", "",
         "The bucket's access key";
+
+    MEDIA_PRIVATE = "media.private_addresses", ["SHARDVISOR_MEDIA_PRIVATE_ADDRESSES"],
+        "refuse or allow", "refuse",
+        "Whether a file to be sent may be fetched from a private or loopback address";
 
     EVENTS_URL = "events.url", ["SHARDVISOR_EVENTS_URL"],
         "an http: or https: URL", "",

@@ -13,6 +13,7 @@ mod problem;
 mod reader;
 mod secrets;
 mod sources;
+mod stores;
 mod template;
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
@@ -22,13 +23,14 @@ use shard::{identity::ShardId, secret::Secret};
 use tracing::Level;
 use url::Url;
 
-pub(crate) use address::{Store, is_web as is_web_address, without_credentials};
+pub(crate) use address::{is_web as is_web_address, without_credentials};
 pub(crate) use problem::Problems;
 pub(crate) use reader::cpus;
 #[cfg(feature = "demo")]
 pub(crate) use reader::duration;
-pub(crate) use secrets::{file_with_one as secret_file, text_with_one as one_secret};
+pub(crate) use secrets::{file_with_one as secret_file, lines as secrets_of_file, of_text as secrets_of_text};
 pub(crate) use sources::{Sources, plain};
+pub(crate) use stores::{QueueAt, QueueSettings, RegistryAt, RegistrySettings};
 pub(crate) use template::template;
 
 /// All settings.
@@ -49,11 +51,15 @@ pub(crate) struct Config {
     /// The health port.
     pub(crate) health: Health,
     /// Where jobs come from.
-    pub(crate) queue: Address,
+    pub(crate) queue: QueueSettings,
     /// Where it is kept who owns what.
-    pub(crate) registry: Address,
+    pub(crate) registry: RegistrySettings,
     /// Telegram.
     pub(crate) telegram: Telegram,
+    /// Slack.
+    pub(crate) slack: Slack,
+    /// Files.
+    pub(crate) media: Media,
     /// WhatsApp.
     pub(crate) whatsapp: Whatsapp,
     /// Device sessions.
@@ -83,13 +89,6 @@ pub(crate) struct Health {
     pub(crate) port: u16,
 }
 
-/// `[queue]` and `[registry]`.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Address {
-    /// What is behind it.
-    pub(crate) url: Store,
-}
-
 /// `[telegram]`.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Telegram {
@@ -105,6 +104,33 @@ pub(crate) struct Telegram {
     pub(crate) chat_messages_per_second: u32,
     /// Messages a minute into one group.
     pub(crate) group_messages_per_minute: u32,
+}
+
+/// `[slack]`.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Slack {
+    /// The Web API's server.
+    #[serde(serialize_with = "shown_url")]
+    pub(crate) api_url: Url,
+    /// Messages a second of one app into one conversation.
+    pub(crate) channel_messages_per_second: u32,
+}
+
+/// `[media]`.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Media {
+    /// Whether files may be fetched from private addresses.
+    pub(crate) private_addresses: PrivateAddresses,
+}
+
+/// What becomes of a URL that leads to a private address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PrivateAddresses {
+    /// It is not asked.
+    Refuse,
+    /// It is asked like any other.
+    Allow,
 }
 
 /// `[whatsapp]`.

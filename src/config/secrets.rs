@@ -34,21 +34,20 @@ pub(super) fn read(key: &Key, reader: &mut Reader<'_>, sources: &Sources) -> Vec
     }
 }
 
+/// What the credentials are called that the unit takes from the directory of credentials as a whole.
+const FROM_DIRECTORY: &str = "shardvisor_";
+
 /// The file of a key's systemd credential, when the unit loads one.
 fn credential(key: &Key, sources: &Sources) -> Option<(PathBuf, &'static str)> {
     let name = key.credential?;
-    let path = Path::new(sources.env.get("CREDENTIALS_DIRECTORY")?).join(name);
-    path.exists().then_some((path, name))
+    let loaded = Path::new(sources.env.get("CREDENTIALS_DIRECTORY")?);
+    let paths = [loaded.join(name), loaded.join(format!("{FROM_DIRECTORY}{name}"))];
+    paths.into_iter().find(|path| path.exists()).map(|path| (path, name))
 }
 
 /// One secret from a file, for commands.
 pub(crate) fn file_with_one(path: &Path) -> Result<Secret, String> {
     only(lines(path)?)
-}
-
-/// One secret from a text, for commands.
-pub(crate) fn text_with_one(text: &str) -> Result<Secret, String> {
-    only(of_text(text)?)
 }
 
 fn only(secrets: Vec<Secret>) -> Result<Secret, String> {
@@ -58,7 +57,7 @@ fn only(secrets: Vec<Secret>) -> Result<Secret, String> {
 }
 
 /// The secrets of a text, one a line, or what is wrong with it.
-fn of_text(text: &str) -> Result<Vec<Secret>, String> {
+pub(crate) fn of_text(text: &str) -> Result<Vec<Secret>, String> {
     let secrets: Vec<Secret> = text.lines().map(str::trim).filter(|line| !line.is_empty()).map(Secret::new).collect();
     if secrets.is_empty() {
         return Err("is empty: expected a secret on its first line".to_owned());
@@ -66,7 +65,8 @@ fn of_text(text: &str) -> Result<Vec<Secret>, String> {
     Ok(secrets)
 }
 
-fn lines(path: &Path) -> Result<Vec<Secret>, String> {
+/// The secrets of a file, one a line.
+pub(crate) fn lines(path: &Path) -> Result<Vec<Secret>, String> {
     let about = std::fs::metadata(path).map_err(|error| plain(&error))?;
     if !about.is_file() {
         return Err("is no regular file".to_owned());

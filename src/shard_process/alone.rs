@@ -63,9 +63,9 @@ async fn live(config: &Config, sources: &Sources, index: u32, stock: Stock, http
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::Internal(format!("signals: {}", plain(&error))))?;
     let listening = tokio::spawn(listen(signals, stop.clone(), stock.clone(), sources.clone()));
+    let notifying = tokio::spawn(notify(stock.clone(), stop.clone()));
     let opened = ports::open(config, index, &stock).await?;
     let settings = settings::of(config, index, opened.holder.clone(), true)?;
-    let notifying = tokio::spawn(notify(stock.clone(), stop.clone()));
     let ended = work(opened, settings, stock.standing.clone(), stop).await;
     notifying.abort();
     listening.abort();
@@ -104,7 +104,7 @@ async fn listen(mut signals: Signals, stop: CancellationToken, stock: Stock, sou
 /// Tells systemd when the shard is ready, that it stops, and, as long as its loops get on, that it lives.
 async fn notify(stock: Stock, stop: CancellationToken) {
     let mut notifier = Notifier::from_env();
-    let mut ticks = tokio::time::interval(notifier.watchdog().unwrap_or(Duration::from_secs(1)));
+    let mut ticks = tokio::time::interval(notifier.watchdog().unwrap_or(Duration::from_secs(4)) / 4);
     let (mut ready, mut stuck) = (false, false);
     loop {
         tokio::select! {

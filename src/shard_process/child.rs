@@ -78,10 +78,10 @@ async fn live(
         .map_err(|error| Failure::Internal(format!("signals: {}", plain(&error))))?;
     tokio::spawn(listen(signals, stop.clone()));
 
+    let telling = tokio::spawn(tell_standing(handle.clone(), stock.clone()));
     let opened = ports::open(config, index, &stock).await?;
     let settings = settings::of(config, index, opened.holder.clone(), cold)?;
     join_group(&handle, &http).await?;
-    let telling = tokio::spawn(tell_standing(handle.clone(), stock.clone()));
     work(opened, settings, stock.standing.clone(), stop).await?;
     telling.abort();
     // New connections go elsewhere by now, if there is an elsewhere: the primary saw to that when it asked for the drain.
@@ -166,6 +166,7 @@ async fn tell_standing(link: LinkHandle, stock: Stock) {
         }
         let sent = match &now {
             None => link.ready().await,
+            Some(reason) if stock.standing.waits() => link.waiting(reason.clone()).await,
             Some(reason) => link.not_ready(reason.clone()).await,
         };
         if sent.is_err() {

@@ -1,7 +1,12 @@
 //! Opens what a shard works with: the adapters that the configuration chooses.
+//!
+//! The slot's file is there in any case: what was queued before a broker took over lies in it, and what proves that a
+//! predecessor's process is dead. It and the registry number the lives of a slot each in their own way, so that moving from one registry to the other fences nobody.
 
 use std::{fs, sync::Arc, time::Duration};
 
+#[cfg(feature = "redis")]
+use shard::registry::{RedisOptions, RedisRegistry, RedisUrl};
 use shard::{
     clock::{Clock, SystemClock},
     directory::{DirectoryError, store::StoreDirectory},
@@ -9,18 +14,20 @@ use shard::{
         Platform,
         telegram::{Telegram, TelegramConfig, TelegramLimits},
     },
-    queue::EmbeddedQueue,
-    registry::{EmbeddedRegistry, Holder},
+    queue::{EmbeddedQueue, Queue},
+    registry::{EmbeddedRegistry, Holder, Registry},
     run::ShardPorts,
-    sink::outbox::EmbeddedOutbox,
+    sink::{Outbox, outbox::EmbeddedOutbox},
     store::{BoxStore, SlotStore, StoreError},
 };
+#[cfg(feature = "amqp")]
+use shard::{dispatch::RegistryBook, queue::AmqpQueue, sink::outbox::AmqpOutbox};
 use tracing::{info, warn};
 
 use super::stock::Stock;
 use crate::{
     commands::store_failure,
-    config::{Config, plain},
+    config::{Config, QueueAt, RegistryAt, plain},
     exit::Failure,
 };
 
@@ -44,25 +51,52 @@ pub(super) async fn open(config: &Config, index: u32, stock: &Stock) -> Result<O
     let shared = BoxStore::open(&config.data_dir, clock.clone()).map_err(store_failure)?;
     let worker = config.worker_id_of(index);
     let incarnation = patiently(|| shared.next_incarnation(&worker)).await?;
-    let holder = Holder { worker, incarnation };
-    let slot = SlotStore::open(&config.data_dir, config.shard(index), &holder, clock.clone()).map_err(store_failure)?;
+    let local = Holder { worker: worker.clone(), incarnation };
+    let slot = SlotStore::open(&config.data_dir, config.shard(index), &local, clock.clone()).map_err(store_failure)?;
 
     let mut directory = StoreDirectory::open(shared.clone(), &config.key_file()).map_err(directory_failure)?;
     directory.listen(index);
-    let registry = Arc::new(EmbeddedRegistry::new(shared, Some(slot.clone())));
+    let (registry, holder): (Arc<dyn Registry>, Holder) = match &config.registry.at {
+        RegistryAt::Embedded => {
+            let registry = EmbeddedRegistry::new(shared, Some(slot.clone()));
+            // Before anything moves: a producer with another count must be refused from the first moment.
+            let published = registry.publish_layout(config.shard_count).await;
+            published.map_err(|error| Failure::Internal(error.to_string()))?;
+            (Arc::new(registry), local)
+        }
+        #[cfg(feature = "redis")]
+        RegistryAt::Redis(url) => {
+            let holder =
+                Holder { worker, incarnation: redis_incarnation(url, config.worker_id_of(index), stock).await };
+            let options = RedisOptions { silence: config.bot_worker.heartbeat_timeout, ..RedisOptions::default() };
+            (Arc::new(RedisRegistry::connect(url.clone(), holder.clone(), options)), holder)
+        }
+    };
     // What belongs to this shard's channels may lie in the files of a layout that was in force before.
-    shard::registry::Registry::publish_layout(&*registry, config.shard_count)
-        .await
-        .map_err(|error| Failure::Internal(error.to_string()))?;
     let imported = patiently(|| slot.import_foreign()).await?;
     if imported.rows > 0 {
         info!(rows = imported.rows, "took over what lay in the files of another layout");
     }
+    let (queue, outbox): (Arc<dyn Queue>, Arc<dyn Outbox>) = match &config.queue.at {
+        QueueAt::Embedded => (Arc::new(EmbeddedQueue::new(slot.clone())), Arc::new(EmbeddedOutbox::new(slot.clone()))),
+        // Another box has to find the events where it finds the jobs.
+        #[cfg(feature = "amqp")]
+        QueueAt::Amqp(amqp) => {
+            let amqp = amqp.clone().named(worker_name(config, index));
+            let outbox = AmqpOutbox::new(
+                amqp.clone(),
+                Arc::new(RegistryBook::new(registry.clone())),
+                config.shard(index),
+                clock.clone(),
+            );
+            (Arc::new(AmqpQueue::new(amqp)), Arc::new(outbox))
+        }
+    };
     let ports = ShardPorts {
-        queue: Arc::new(EmbeddedQueue::new(slot.clone())),
+        queue,
         registry,
         directory: Arc::new(directory),
-        outbox: Arc::new(EmbeddedOutbox::new(slot.clone())),
+        outbox,
         platforms: platforms(config, &slot, &clock)?,
         metrics: stock.metrics.clone(),
         clock,
@@ -85,6 +119,37 @@ where
     ask().await.map_err(store_failure)
 }
 
+/// What the broker shows as the name of a connection.
+#[cfg(feature = "amqp")]
+fn worker_name(config: &Config, index: u32) -> String {
+    format!("shardvisor {}", config.worker_id_of(index))
+}
+
+/// The number of this life, from the registry. There is no work without it, so that it is waited for.
+#[cfg(feature = "redis")]
+async fn redis_incarnation(url: &RedisUrl, worker: String, stock: &Stock) -> u64 {
+    let asking = Holder { worker: worker.clone(), incarnation: 0 };
+    let registry = RedisRegistry::connect(url.clone(), asking, RedisOptions::default());
+    let mut told = String::new();
+    loop {
+        match registry.next_incarnation(&worker).await {
+            Ok(incarnation) => {
+                stock.standing.waits_for(None);
+                return incarnation;
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if told != error {
+                    warn!(%error, "waiting for the registry");
+                    told.clone_from(&error);
+                }
+                stock.standing.waits_for(Some(error));
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        }
+    }
+}
+
 fn directory_failure(error: DirectoryError) -> Failure {
     match error {
         DirectoryError::Unavailable(_) => Failure::GaveUp(error.to_string()),
@@ -95,7 +160,9 @@ fn directory_failure(error: DirectoryError) -> Failure {
 #[cfg_attr(not(feature = "whatsapp"), allow(unused_variables, reason = "who keeps sessions is built in with them"))]
 fn platforms(
     config: &Config,
-    slot: &Arc<SlotStore>,
+    #[cfg_attr(not(feature = "whatsapp"), allow(unused_variables, reason = "sessions lie there"))] slot: &Arc<
+        SlotStore,
+    >,
     clock: &Arc<dyn Clock>,
 ) -> Result<Vec<Arc<dyn Platform>>, Failure> {
     let telegram = TelegramConfig {
@@ -110,11 +177,25 @@ fn platforms(
     };
     let telegram =
         Telegram::new(telegram, clock.clone()).map_err(|error| Failure::Config(format!("telegram: {error}")))?;
-    #[allow(unused_mut, reason = "a build may know no other network")]
-    let mut all: Vec<Arc<dyn Platform>> = vec![Arc::new(telegram)];
+    let mut platforms: Vec<Arc<dyn Platform>> = vec![Arc::new(telegram)];
+    #[cfg(feature = "slack")]
+    platforms.push(Arc::new(slack(config, clock)?));
     #[cfg(feature = "whatsapp")]
-    all.extend(super::whatsapp::platform(config, slot, clock)?);
-    Ok(all)
+    platforms.extend(super::whatsapp::platform(config, slot, clock)?);
+    Ok(platforms)
+}
+
+#[cfg(feature = "slack")]
+fn slack(config: &Config, clock: &Arc<dyn Clock>) -> Result<shard::platform::slack::Slack, Failure> {
+    use shard::platform::slack::{Slack, SlackConfig, SlackLimits};
+
+    use crate::config::PrivateAddresses;
+    let slack = SlackConfig {
+        limits: SlackLimits { chat_per_second: config.slack.channel_messages_per_second, ..SlackLimits::default() },
+        fetch_private: config.media.private_addresses == PrivateAddresses::Allow,
+        ..SlackConfig::new(config.slack.api_url.clone())
+    };
+    Slack::new(slack, clock.clone()).map_err(|error| Failure::Config(format!("slack: {error}")))
 }
 
 /// Writes the port in use where `shardvisor status` and tests look for it.

@@ -76,6 +76,8 @@ pub enum Heard {
     Ready,
     /// It does not (yet, or any more), and why.
     NotReady(String),
+    /// It does not, and waits for something outside of it.
+    Waiting(String),
     /// Its loops, as they are.
     CheckIn {
         /// The loops that do not get on.

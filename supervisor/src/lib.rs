@@ -19,6 +19,7 @@ pub mod spawn;
 pub mod spec;
 pub mod state;
 pub mod status;
+pub mod succession;
 pub mod systemd;
 
 mod reaper;
@@ -31,3 +32,4 @@ pub use observer::Observer;
 pub use run::{Outcome, Supervisor};
 pub use spec::{ChildSpec, Policy};
 pub use status::{Phase, SlotStatus};
+pub use succession::speak_the_primarys_link;

@@ -97,6 +97,21 @@ impl SlotLock {
         Ok(lock)
     }
 
+    /// Who holds a slot, if anybody does. Looking takes nothing away from whoever wants it.
+    pub fn holder(data_dir: &Path, slot: u32) -> Result<Option<i32>, LockError> {
+        let path = data_dir.join(format!("slot-{slot}.lock"));
+        let io = |source| LockError::Io { path: path.clone(), source };
+        let mut file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(io)?,
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => Ok(read(&mut file).map_err(io)?.0),
+            Err(TryLockError::Error(source)) => Err(io(source)),
+        }
+    }
+
     /// The lock that the primary handed to this process, to be held until it ends.
     pub fn inherited() -> Result<Option<std::os::fd::OwnedFd>, FdError> {
         inherited(LOCK_FD_ENV)
@@ -160,7 +175,10 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains(&std::process::id().to_string()) && text.contains("slot-0.lock"), "{text}");
         SlotLock::acquire(dir.path(), 1, Duration::ZERO).unwrap();
+        assert_eq!(SlotLock::holder(dir.path(), 0).unwrap(), Some(std::process::id() as i32));
         drop(first);
+        assert_eq!(SlotLock::holder(dir.path(), 0).unwrap(), None);
+        assert_eq!(SlotLock::holder(dir.path(), 7).unwrap(), None);
         SlotLock::acquire(dir.path(), 0, Duration::ZERO).unwrap();
     }
 

@@ -257,6 +257,7 @@ impl Primary {
             FromChild::Listening => Heard::Listening,
             FromChild::Ready => Heard::Ready,
             FromChild::NotReady { reason } => Heard::NotReady(reason),
+            FromChild::Waiting { reason } => Heard::Waiting(reason),
             FromChild::CheckIn { stalled, report } => {
                 self.observer.report(slot, incarnation, &report);
                 Heard::CheckIn { stalled }

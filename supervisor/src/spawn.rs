@@ -26,6 +26,7 @@ use nix::{
 use crate::{
     lock::LockError,
     spec::{Birth, ChildSpec, INCARNATION_ENV, LIFE_ENV, LINK_FD_ENV, LOCK_FD_ENV, SHARD_INDEX_ENV},
+    succession::{LINK_ENV, spoken, this_file},
     systemd,
 };
 
@@ -77,7 +78,8 @@ pub fn spawn(spec: &ChildSpec, birth: Birth, lock: Option<BorrowedFd<'_>>) -> Re
     let slot = birth.slot;
     assert_eq!(gettid(), getpid(), "children are started from the main thread alone");
     let (ours, theirs) = UnixStream::pair().map_err(|source| SpawnError::Link { slot, source })?;
-    let mut command = Command::new(&spec.program);
+    let replaced = spec.or_itself && !spec.program.exists();
+    let mut command = if replaced { Command::new(this_file()) } else { Command::new(&spec.program) };
     command.args(&spec.args).stdin(Stdio::null());
     // A signal from the terminal or to the group is for the primary; what it means for the shards is the primary's word.
     command.process_group(0);
@@ -91,6 +93,7 @@ pub fn spawn(spec: &ChildSpec, birth: Birth, lock: Option<BorrowedFd<'_>>) -> Re
     }
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));
     command.env(SHARD_INDEX_ENV, slot.to_string());
+    command.env(LINK_ENV, spoken());
     command.env(INCARNATION_ENV, birth.incarnation.to_string()).env(LIFE_ENV, birth.life.to_string());
     let link = theirs.as_raw_fd();
     command.env(LINK_FD_ENV, link.to_string());

@@ -2,7 +2,11 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use crate::{backoff::Backoff, intensity::Intensity};
+use crate::{
+    backoff::Backoff,
+    intensity::Intensity,
+    succession::{self, LINK_ENV},
+};
 
 /// Environment variable that tells a child its slot.
 pub const SHARD_INDEX_ENV: &str = "SHARD_INDEX";
@@ -16,7 +20,7 @@ pub const LINK_FD_ENV: &str = "SHARDVISOR_LINK_FD";
 pub const LOCK_FD_ENV: &str = "SHARDVISOR_LOCK_FD";
 
 /// What the primary tells a child about itself, beside its slot.
-pub const CHILD_ENV: [&str; 4] = [INCARNATION_ENV, LIFE_ENV, LINK_FD_ENV, LOCK_FD_ENV];
+pub const CHILD_ENV: [&str; 5] = [INCARNATION_ENV, LIFE_ENV, LINK_FD_ENV, LOCK_FD_ENV, LINK_ENV];
 
 /// Which life of which slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +38,8 @@ pub struct Birth {
 pub struct ChildSpec {
     /// What to execute.
     pub program: PathBuf,
+    /// When that is not there, what this process was started from.
+    pub or_itself: bool,
     /// What it is called in a process list; the program's own path when absent.
     pub arg0: Option<OsString>,
     /// Its arguments.
@@ -45,15 +51,16 @@ pub struct ChildSpec {
 }
 
 impl ChildSpec {
-    /// This same program again, with other arguments.
+    /// This same program again, with other arguments: by its path, where an upgrade puts the next version.
     pub fn itself(args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
-        Self::program("/proc/self/exe", args)
+        Self { or_itself: true, ..Self::program(succession::by_path(), args) }
     }
 
     /// A given program.
     pub fn program(program: impl Into<PathBuf>, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         Self {
             program: program.into(),
+            or_itself: false,
             arg0: None,
             args: args.into_iter().map(Into::into).collect(),
             env: Vec::new(),

@@ -95,7 +95,10 @@ pub(crate) struct Life {
     pub(crate) pid: i32,
     pub(crate) incarnation: u64,
     pub(crate) generation: u64,
-    pub(crate) spawned: Duration,
+    /// What its boot deadline counts from: its birth, or the end of its last wait for something outside.
+    pub(crate) booting: Duration,
+    /// It waits for something outside: no life of it could do better.
+    pub(crate) waiting: bool,
     /// When it was ready for the first time.
     pub(crate) ready: Option<Duration>,
     /// Why it does not serve now.
@@ -161,7 +164,8 @@ impl Life {
             pid,
             incarnation,
             generation,
-            spawned: now,
+            booting: now,
+            waiting: false,
             ready: None,
             not_ready: None,
             heard: None,

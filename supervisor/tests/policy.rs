@@ -179,6 +179,22 @@ fn a_stalled_loop_is_shown_by_its_name_before_it_is_fatal() {
     assert_eq!(script.phase(0), Phase::NotReady { reason: "stalled: renew".to_owned() });
 }
 
+/// Contract: C0. A warm standby waits for hours.
+#[test]
+fn a_shard_that_waits_for_something_outside_is_not_late_until_that_is_there() {
+    let mut script = Script::new(2);
+    script.comes_up(0);
+    script.did();
+    script.hear(1, Heard::Waiting("slot 1 is held by another box".to_owned()));
+    script.pass(300_000, &[0, 1]);
+    assert_eq!(script.did(), []);
+    script.hear(1, Heard::NotReady("starting".to_owned()));
+    script.pass(29_900, &[0, 1]);
+    assert_eq!(script.did(), []);
+    script.pass(100, &[0, 1]);
+    assert_eq!(script.did(), [Action::Kill { slot: 1, pid: 3, signal: Deadly::Abort }]);
+}
+
 #[test]
 fn a_boot_deadline_counts_from_the_spawn_and_ends_with_the_first_ready() {
     let mut script = Script::new(2);

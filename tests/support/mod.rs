@@ -86,7 +86,11 @@ impl Home {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(BIN);
+        self.command_of(Path::new(BIN), args)
+    }
+
+    fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.args(args).env_clear().env("PATH", std::env::var("PATH").unwrap_or_default());
         command.env("SHARDVISOR_DATA_DIR", self.data_dir()).env("HEALTH_PORT", "0").env("TMPDIR", self.dir.path());
         command.envs(self.env.iter().map(|(key, value)| (key, value)));
@@ -125,8 +129,33 @@ impl Home {
         String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
     }
 
+    /// Adds a Slack channel; gives its id.
+    pub fn add_slack(&self, app_token: &str, bot_token: &str, handler: &str) -> String {
+        let args = ["channel", "add", "slack", "--token-file", "-", "--handler", handler];
+        let output = self.with_input(&args, &format!("{app_token}\n{bot_token}\n"));
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
+    }
+
+    /// How many sends that may have been shown twice were recorded as uncertain before the second copy.
+    pub fn uncertain_records(&self) -> u64 {
+        let databases = files_below(&self.data_dir());
+        let databases = databases.iter().filter(|file| file.extension().is_some_and(|extension| extension == "db"));
+        let count = |file: &PathBuf| {
+            let db = rusqlite::Connection::open(file).ok()?;
+            let sql = "SELECT count(*) FROM guard WHERE uncertain_ms IS NOT NULL";
+            db.query_row(sql, [], |row| row.get::<_, i64>(0)).ok()
+        };
+        databases.filter_map(count).sum::<i64>() as u64
+    }
+
     pub fn start(&self) -> Daemon {
-        Daemon::start(self)
+        Daemon::start(self, Path::new(BIN))
+    }
+
+    /// The same from a copy of the program.
+    pub fn start_from(&self, program: &Path) -> Daemon {
+        Daemon::start(self, program)
     }
 }
 
@@ -138,12 +167,12 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub fn start(home: &Home) -> Self {
+    pub fn start(home: &Home, program: &Path) -> Self {
         let log = home.dir.path().join(format!("log-{}", rand::random::<u32>()));
         let file = File::create(&log).expect("a log file");
         let _ = fs::remove_file(home.data_dir().join("health.port"));
         let child = home
-            .command(&["run"])
+            .command_of(program, &["run"])
             .stdin(Stdio::null())
             .stdout(file.try_clone().expect("a handle"))
             .stderr(file)

@@ -36,6 +36,8 @@ export interface Send extends Sendable {
   /** Who is mentioned, in the platform's own form. */
   mentions?: readonly string[] | undefined;
   parseMode?: ParseMode | undefined;
+  /** Slack: Block Kit blocks; the text is then what notifications show. */
+  blocks?: readonly Record<string, unknown>[] | undefined;
 }
 
 /** `send_media`: a file, by URL. */

@@ -76,6 +76,11 @@ const wholeNumber: Rule = (field, value) =>
 const record: Rule = (field, value) =>
   typeof value === "object" && value !== null && !Array.isArray(value) ? value : refuse(field, "expected an object");
 
+const optionalRecords: Rule = (field, value) => {
+  const entries = value == null ? [] : Array.isArray(value) ? value : refuse(field, "expected a list of objects");
+  return entries.length > 0 ? entries.map((entry) => record(field, entry)) : undefined;
+};
+
 const sendable = {
   chatId: needed,
   replyTo: optional,
@@ -93,6 +98,7 @@ const SHAPES: { [K in JobName]: Shape<JobData[K]> } = {
     editMessageId: optional,
     mentions: optionalList,
     parseMode: maybe(oneOf("MarkdownV2", "HTML")),
+    blocks: optionalRecords,
   },
   send_media: {
     ...sendable,

@@ -19,11 +19,8 @@ use crate::{
     metrics::Metrics,
     platform::{Closed, Inbox},
     registry::Fence,
-    sink::{Batch, Destination, Outbox, OutboxError, Stored, handler_takes},
+    sink::{Batch, Destination, OnStored, Outbox, OutboxError, handler_takes},
 };
-
-/// Told of what was stored, so that it is delivered without a look into the store.
-pub type OnStored = Arc<dyn Fn(Vec<Stored>) + Send + Sync>;
 
 /// Told of each channel whose settings or whose lease came, changed or went.
 pub type OnChanged = Arc<dyn Fn(crate::identity::ChannelId) + Send + Sync>;
@@ -61,9 +58,15 @@ impl Keeper {
                 destinations.push(Destination::Endpoint);
             }
             let batch = Batch { fence: hold.fence(), events, offset: offset.filter(|_| last) };
-            let stored = self.outbox.append(batch, &destinations).await?;
-            if !stored.is_empty() {
-                (self.on_stored)(stored);
+            // The built-in handler only writes a job, which waits for its guard. Agents and endpoints are somebody else's:
+            // they are told of nothing that is not stored.
+            if handled && *handler == Handler::Echo && !self.endpoint {
+                self.outbox.append_leading(batch, &destinations, self.on_stored.clone()).await?;
+            } else {
+                let stored = self.outbox.append(batch, &destinations).await?;
+                if !stored.is_empty() {
+                    (self.on_stored)(stored);
+                }
             }
             if last {
                 return Ok(());

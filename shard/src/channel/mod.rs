@@ -16,7 +16,7 @@ mod testing;
 mod wanted;
 
 pub use hold::Hold;
-pub use inbox::{OnChanged, OnStored};
+pub use inbox::OnChanged;
 pub use life::Life;
 pub use ramp::{Pace, Permit, Ramp, RampConfig};
 pub use roster::{ChannelStatus, Roster, RosterConfig, RosterHandle, RosterPorts};

@@ -73,20 +73,34 @@ impl Forwarding {
 }
 
 /// To another queue, which is declared should it not be there yet.
-pub(super) async fn forward(
+async fn forward(queue: &dyn Queue, receipt: &Receipt, to: QueueName, message: Message) -> Result<(), QueueError> {
+    match queue.forward(again(receipt), to, message.clone()).await {
+        Err(QueueError::Missing { .. }) => {
+            queue.declare(to).await?;
+            queue.forward(again(receipt), to, message).await
+        }
+        done => done,
+    }
+}
+
+/// The same, to where it is read before the queue itself.
+pub(super) async fn forward_straggler(
     queue: &dyn Queue,
     receipt: &Receipt,
     to: QueueName,
     message: Message,
 ) -> Result<(), QueueError> {
-    let again = || Receipt { queue: receipt.queue, tag: receipt.tag, session: receipt.session };
-    match queue.forward(again(), to, message.clone()).await {
+    match queue.forward_straggler(again(receipt), to, message.clone()).await {
         Err(QueueError::Missing { .. }) => {
             queue.declare(to).await?;
-            queue.forward(again(), to, message).await
+            queue.forward_straggler(again(receipt), to, message).await
         }
         done => done,
     }
+}
+
+fn again(receipt: &Receipt) -> Receipt {
+    Receipt { queue: receipt.queue, tag: receipt.tag, session: receipt.session }
 }
 
 /// The same for as long as it takes: that another queue can't be written to is no reason to end the session of ours.

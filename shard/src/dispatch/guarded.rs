@@ -78,27 +78,30 @@ impl Performer {
                 }
                 self.finish(ready, job, sent, uncertain).await
             }
-            Err(Failed::Ambiguous { error }) => self.ambiguous(ready, job, failures, &provider_id, error).await,
+            Err(Failed::Ambiguous { error }) => {
+                Box::pin(self.ambiguous(ready, job, failures, &provider_id, error)).await
+            }
             Err(failed) => {
                 if let Err(error) = self.until_stored(job, || self.ctx.registry.cancel(&ready.fence, &job.id)).await {
                     return self.not_stored(&error);
                 }
-                self.refused(ready, job, failures, failed).await
+                Box::pin(self.refused(ready, job, failures, failed)).await
             }
         }
     }
 
     async fn ask_guard(&self, ready: &mut Ready, job: &Job, failures: u32) -> Leave {
         let chosen = ready.platform.provider_id(job);
-        let mut request = Reserve {
-            job: job.id.clone(),
-            fence: ready.fence,
-            holder: self.ctx.holder.clone(),
-            provider_id: chosen.clone(),
-            resend: false,
-        };
+        let mut resend = false;
         loop {
-            let reservation = match self.ctx.registry.reserve(request.clone()).await {
+            let request = Reserve {
+                job: job.id.clone(),
+                fence: ready.fence,
+                holder: self.ctx.holder.clone(),
+                provider_id: chosen.clone(),
+                resend,
+            };
+            let reservation = match self.ctx.registry.reserve(request).await {
                 Ok(reservation) => reservation,
                 Err(error) => return Leave::Settled(self.not_stored(&error)),
             };
@@ -108,7 +111,7 @@ impl Performer {
                         // A doubt stays on record when its reservation is cancelled.
                         let cancel = || self.ctx.registry.cancel(&ready.fence, &job.id);
                         return Leave::Settled(match self.until_stored(job, cancel).await {
-                            Ok(()) => self.expired(ready, job, failures, request.resend).await,
+                            Ok(()) => self.expired(ready, job, failures, resend).await,
                             Err(error) => self.not_stored(&error),
                         });
                     }
@@ -139,14 +142,14 @@ impl Performer {
                         return Leave::Settled(self.bury(ready, job, failures, "uncertain", error).await);
                     }
                     info!(job = %job.id, by = %by, "sending again what may have been sent");
-                    request.resend = true;
+                    resend = true;
                     continue;
                 }
             };
             if self.is_expired(job) {
                 return Leave::Settled(self.expired(ready, job, failures, true).await);
             }
-            return Leave::Send { provider_id, uncertain: request.resend };
+            return Leave::Send { provider_id, uncertain: resend };
         }
     }
 
@@ -162,7 +165,7 @@ impl Performer {
             let mark = || self.ctx.registry.mark_sent(&fence, &job.id, sent.clone());
             match self.until_stored(job, mark).await {
                 Ok(()) => return Ok(()),
-                Err(error) => match self.anew(job.channel, fence).await {
+                Err(error) => match Box::pin(self.anew(job.channel, fence)).await {
                     Some(newer) => *ready = newer,
                     None => return Err(error),
                 },

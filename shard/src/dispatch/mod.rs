@@ -22,8 +22,10 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
+#[cfg(feature = "amqp")]
+pub use joins::RegistryBook;
 pub use joins::{QueuedReplies, RosterHandlers};
-pub use stragglers::Stragglers;
+pub use stragglers::{Stragglers, older_jobs_first};
 pub use worker::{QueueWorker, WorkerOptions};
 
 use crate::{
@@ -94,7 +96,7 @@ pub struct Context {
     pub outbox: Arc<dyn Outbox>,
     /// Told of every stored event, so that delivery needs no look into the store.
     pub on_stored: Arc<dyn Fn(Vec<Stored>) + Send + Sync>,
-    /// Where job events go: to the endpoint for everything, or nowhere.
+    /// Where job events go: to the endpoint for everything, or nowhere, and then there are none.
     pub job_events_to: Vec<Destination>,
     /// When to try again.
     pub retry: RetryPolicy,

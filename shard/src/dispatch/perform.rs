@@ -20,6 +20,7 @@ use super::{
     patience::Patience,
 };
 use crate::{
+    identity::ChannelId,
     job::{Job, JobId, Task},
     platform::{Done, Failed},
     registry::{RegistryError, Sent},
@@ -67,11 +68,16 @@ impl Performer {
             self.ctx.metrics.job_wait.observe(self.now().duration_since(enqueued).as_secs_f64().max(0.0));
         }
         match &job.task {
-            Task::Connect(_) => return self.connect(job, failures).await,
-            Task::Disconnect(data) => return self.disconnect(job, failures, data.logout).await,
+            Task::Connect(_) => return Box::pin(self.connect(job, failures)).await,
+            Task::Disconnect(data) => return Box::pin(self.disconnect(job, failures, data.logout)).await,
             _ => {}
         }
-        let mut ready = match self.wait_for_channel(job, true).await {
+        // Apart, since hardly any has to wait.
+        let waited = match self.ready_at_once(job.channel) {
+            Some(ready) => Ok(ready),
+            None => Box::pin(self.wait_for_channel(job, true)).await,
+        };
+        let mut ready = match waited {
             Ok(ready) => ready,
             Err(waited) => return self.no_channel(job, failures, &waited),
         };
@@ -83,7 +89,7 @@ impl Performer {
         }
         match at_work(&ready, job, None).await {
             Ok(done) => self.finish(&mut ready, job, Sent::from(done), false).await,
-            Err(failed) => self.refused(&mut ready, job, failures, failed).await,
+            Err(failed) => Box::pin(self.refused(&mut ready, job, failures, failed)).await,
         }
     }
 
@@ -126,6 +132,12 @@ impl Performer {
 
     pub(super) fn is_expired(&self, job: &Job) -> bool {
         job.expires_at.is_some_and(|at| at <= self.now())
+    }
+
+    fn ready_at_once(&self, channel: ChannelId) -> Option<Ready> {
+        let Availability::Ready(ready) = self.ctx.channels.availability(channel) else { return None };
+        self.patience.over(channel);
+        Some(ready)
     }
 
     /// Contract Q9: a job for a channel that is not up yet waits for it; elsewhere, when others need the room.

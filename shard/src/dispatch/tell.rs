@@ -1,4 +1,5 @@
-//! What came of a job, stored for whoever wants to know: it is settled only after that.
+//! What came of a job, stored for whoever wants to know: it is settled only after that. Where nobody does it is not told: what
+//! came of a send is in the send guard, and why a job failed lies beside it in the dead letters.
 
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
@@ -19,6 +20,9 @@ use crate::{
 impl Performer {
     /// The job is done once its event is stored.
     pub(super) async fn finish(&self, ready: &mut Ready, job: &Job, sent: Sent, uncertain: bool) -> Verdict {
+        if self.ctx.job_events_to.is_empty() {
+            return Verdict::Done;
+        }
         let kind = EventKind::JobDone(JobDone {
             job_id: job.id.to_string(),
             name: job.task.name().to_owned(),
@@ -26,7 +30,8 @@ impl Performer {
             result: sent.result,
             uncertain,
         });
-        self.tell(ready, job, kind, Verdict::Done).await
+        // Apart, so that a job that nobody is told of is the smaller.
+        Box::pin(self.tell(ready, job, kind, Verdict::Done)).await
     }
 
     /// The job is a dead letter once its event is stored.
@@ -38,6 +43,9 @@ impl Performer {
         reason: &'static str,
         error: String,
     ) -> Verdict {
+        if self.ctx.job_events_to.is_empty() {
+            return Verdict::Bury { reason, error };
+        }
         let kind = EventKind::JobFailed(JobFailed {
             job_id: job.id.to_string(),
             name: job.task.name().to_owned(),
@@ -45,7 +53,7 @@ impl Performer {
             attempts: failures + 1,
             error: error.clone(),
         });
-        self.tell(ready, job, kind, Verdict::Bury { reason, error }).await
+        Box::pin(self.tell(ready, job, kind, Verdict::Bury { reason, error })).await
     }
 
     /// Whatever verdict it is: an end is told first.

@@ -24,6 +24,8 @@ pub(super) struct Worked {
 /// The work of one queue, over all its sessions.
 pub(super) struct Work {
     base: QueueBase,
+    /// Its own gauge, once it is needed.
+    running: Option<IntGauge>,
     tasks: JoinSet<Verdict>,
     jobs: HashMap<Id, (Option<Key>, JobId)>,
     /// Begun for a delivery of a session that has ended.
@@ -49,6 +51,7 @@ impl Work {
     pub(super) fn new(base: QueueBase) -> Self {
         Self {
             base,
+            running: None,
             tasks: JoinSet::new(),
             jobs: HashMap::new(),
             orphans: HashMap::new(),
@@ -60,7 +63,8 @@ impl Work {
 
     /// Begins the work on a job, or takes over what an earlier session began.
     pub(super) fn start(&mut self, performer: &Arc<Performer>, key: Key, job: Arc<Job>, failures: u32, suspect: bool) {
-        if let Some(id) = self.orphans.remove(&job.id)
+        if !self.orphans.is_empty()
+            && let Some(id) = self.orphans.remove(&job.id)
             && let Some((of, _)) = self.jobs.get_mut(&id)
         {
             *of = Some(key);
@@ -72,14 +76,15 @@ impl Work {
             self.jobs.insert(task.id(), (Some(key), id));
             return;
         }
-        let running = performer.ctx.metrics.jobs_running.with_label_values(&[self.base.as_str()]);
+        let gauge = || performer.ctx.metrics.jobs_running.with_label_values(&[self.base.as_str()]);
+        let running = self.running.get_or_insert_with(gauge).clone();
         running.inc();
         let (performer, running) = (performer.clone(), Running(running));
         let task = self.tasks.spawn(async move {
             let _running = running;
             let began = Instant::now();
             let verdict = if suspect {
-                performer.perform_alone(&job, failures).await
+                Box::pin(performer.perform_alone(&job, failures)).await
             } else {
                 performer.perform(&job, failures).await
             };

@@ -176,8 +176,11 @@ pub struct Reaction {
     /// Who reacted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Author>,
-    /// Their reactions now; empty when all were taken back.
+    /// Their reactions now; empty when all were taken back. Slack tells of one at a time: the one that was added.
     pub emoji: Vec<String>,
+    /// Slack: the one that was taken back; there may be others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<String>,
 }
 
 /// How far a message of ours has come.

@@ -59,6 +59,11 @@ impl QueueName {
         format!("{self}.parked")
     }
 
+    /// Where jobs wait that came from another layout's queues; read before the queue itself.
+    pub fn straggler(&self) -> String {
+        format!("{self}.straggler")
+    }
+
     /// Where jobs end that can't be done.
     pub fn dead(&self) -> String {
         format!("{self}.dead")

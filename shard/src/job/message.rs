@@ -44,6 +44,9 @@ pub struct Send {
     /// Telegram: how the text is marked up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parse_mode: Option<ParseMode>,
+    /// Slack: the message as Block Kit blocks; the text is then what notifications show.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<serde_json::Map<String, serde_json::Value>>,
     /// What to do when an earlier attempt may have reached the platform.
     #[serde(default)]
     pub on_uncertain: OnUncertain,

@@ -1,7 +1,10 @@
 //! From bytes to a job, or to one line that says which field is wrong.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::{Map, Value, value::RawValue};
 
 use super::{Job, JobId, Task};
 use crate::identity::{ChannelId, QueueBase};
@@ -77,6 +80,44 @@ impl Job {
             return Err(NotAJob::TooLarge(body.len()));
         }
         let body = std::str::from_utf8(body).map_err(|error| NotAJob::NotUtf8(error.valid_up_to()))?;
+        match Self::parse_good(body) {
+            Some(job) => Ok(job),
+            None => Self::parse_slowly(body),
+        }
+    }
+
+    /// Reads what is a job in every respect, as nearly every message is, without building a tree of it first.
+    fn parse_good(body: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Envelope<'a> {
+            #[serde(borrow)]
+            name: Cow<'a, str>,
+            #[serde(borrow)]
+            id: Cow<'a, str>,
+            #[serde(borrow)]
+            channel_id: Cow<'a, str>,
+            #[serde(borrow)]
+            data: &'a RawValue,
+            enqueued_at: Option<String>,
+            expires_at: Option<String>,
+        }
+        let read: Envelope<'_> = serde_json::from_str(body).ok()?;
+        let instant = |text: Option<String>| text.map(|text| text.parse()).transpose().ok();
+        let data = read.data.get();
+        // An array would be read as an object's values in their order.
+        let task = data.starts_with('{').then(|| Task::from_parts(&read.name, Data::Text(data)).ok())??;
+        task.check().ok()?;
+        Some(Self {
+            id: JobId::new(read.id)?,
+            channel: read.channel_id.parse().ok()?,
+            task,
+            enqueued_at: instant(read.enqueued_at)?,
+            expires_at: instant(read.expires_at)?,
+        })
+    }
+
+    /// Reads anything, and says what is wrong with it.
+    fn parse_slowly(body: &str) -> Result<Self, NotAJob> {
         let value: Value = serde_json::from_str(body).map_err(|error| NotAJob::NotJson(error.to_string()))?;
         let Value::Object(mut map) = value else { return Err(NotAJob::NotAnObject(kind(&value))) };
 
@@ -92,7 +133,7 @@ impl Job {
             Some(data @ Value::Object(_)) => data,
             Some(other) => return Err(field("data", format!("expected an object, found {}", kind(&other)))),
         };
-        let task = Task::from_parts(&name, data)?;
+        let task = Task::from_parts(&name, Data::Tree(data))?;
         task.check()?;
         Ok(Self { id, channel, task, enqueued_at, expires_at })
     }
@@ -119,10 +160,20 @@ impl Job {
     }
 }
 
+/// The `data` of a job: as it came, or taken apart.
+enum Data<'a> {
+    Text(&'a str),
+    Tree(Value),
+}
+
 impl Task {
-    fn from_parts(name: &str, data: Value) -> Result<Self, NotAJob> {
-        fn of<T: serde::de::DeserializeOwned>(data: Value) -> Result<T, NotAJob> {
-            serde_json::from_value(data).map_err(|error| field("data", error.to_string()))
+    fn from_parts(name: &str, data: Data<'_>) -> Result<Self, NotAJob> {
+        fn of<T: serde::de::DeserializeOwned>(data: Data<'_>) -> Result<T, NotAJob> {
+            let read = match data {
+                Data::Text(text) => serde_json::from_str(text),
+                Data::Tree(value) => serde_json::from_value(value),
+            };
+            read.map_err(|error| field("data", error.to_string()))
         }
         Ok(match name {
             "connect" => Self::Connect(of(data)?),
@@ -195,6 +246,26 @@ mod tests {
         assert_eq!(job.task.name(), "send");
         assert_eq!(job.task.chat(), Some("7"));
         assert_eq!(Job::parse(&job.to_json()), Ok(job));
+    }
+
+    /// Contract: Q1. A message in any spelling is the same job whichever way it is read.
+    #[test]
+    fn both_ways_of_reading_find_the_same_job() {
+        let plain = send(r#","mentions":["1","2"],"on_uncertain":"dead_letter""#);
+        let escaped = plain.replace("send", r"s\u0065nd").replace("hi", r#"\"h\n\u00e9\""#);
+        let timed =
+            plain.replacen('{', r#"{"enqueued_at":"2030-01-31T12:00:00Z","expires_at":null,"more":[1,{"a":2}],"#, 1);
+        let group = format!(r#"{{"data":{{}},"id":"g","name":"connect","channel_id":"{CHANNEL}"}}"#);
+        for body in [plain, escaped, timed, group] {
+            let good = Job::parse_good(&body).unwrap_or_else(|| panic!("{body}"));
+            assert_eq!(Job::parse_slowly(&body), Ok(good));
+        }
+        // A field that is there twice counts as it stands last, and an array is no object.
+        let twice = send(r#","text":"ho""#);
+        assert_eq!(Job::parse_good(&twice), None);
+        assert_eq!(Job::parse(twice.as_bytes()), Job::parse_slowly(&twice));
+        let array = format!(r#"{{"name":"connect","id":"j1","channel_id":"{CHANNEL}","data":[]}}"#);
+        assert_eq!(Job::parse_good(&array), None);
     }
 
     /// Contract: Q5. Field report R28.

@@ -3,6 +3,10 @@
 //! Receiving is a connection that one owner at a time holds; sending is what a connection can do, or, where the network
 //! needs nothing but the token for it (Telegram, Slack), what a [`Sender`] does without one.
 
+#[cfg(any(feature = "slack", feature = "telegram"))]
+mod rate;
+#[cfg(feature = "slack")]
+pub mod slack;
 #[cfg(feature = "telegram")]
 pub mod telegram;
 #[cfg(feature = "whatsapp")]
@@ -187,6 +191,11 @@ pub trait Platform: Send + Sync + 'static {
 
     /// The id that a job's message will carry, where the platform lets the client choose it.
     fn provider_id(&self, job: &Job) -> Option<String>;
+
+    /// Whether this is a channel whose connection is to be held; else why it is left alone (its events go elsewhere).
+    fn holds(&self, _: &ChannelSpec) -> Result<(), &'static str> {
+        Ok(())
+    }
 
     /// What sends with the token alone; `None` where sending needs the connection.
     fn sender(&self, spec: &Arc<ChannelSpec>) -> Option<Arc<dyn Sender>>;

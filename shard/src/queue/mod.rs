@@ -14,6 +14,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "amqp")]
@@ -174,14 +175,42 @@ pub trait Queue: Send + Sync + 'static {
     /// Appends to a queue, from whatever process. `Missing` when nobody ever declared it.
     async fn publish(&self, queue: QueueName, message: Message) -> Result<(), QueueError>;
 
+    /// Like [`Queue::publish`], for a job that does nothing before something of its own is durable (a send behind its
+    /// guard). A store that holds both may give it out to a consumer of this process before it is durable itself, and make both
+    /// durable at once; should it fail after all, whoever consumes here subscribes again.
+    async fn publish_guarded(&self, queue: QueueName, message: Message) -> Result<(), QueueError> {
+        self.publish(queue, message).await
+    }
+
     /// The work is done and stored: the message goes.
     async fn ack(&self, receipt: Receipt) -> Result<(), QueueError>;
+
+    /// The same for several, each on its own: an answer for each, in their order.
+    async fn ack_all(&self, receipts: Vec<Receipt>) -> Vec<Result<(), QueueError>> {
+        join_all(receipts.into_iter().map(|receipt| self.ack(receipt))).await
+    }
 
     /// The work was not begun: each goes back to its old place, and no attempt is counted.
     async fn release(&self, receipts: Vec<Receipt>) -> Result<(), QueueError>;
 
     /// Moves it to the end of another queue.
     async fn forward(&self, receipt: Receipt, to: QueueName, message: Message) -> Result<(), QueueError>;
+
+    /// The same for who wants to bring older jobs to where they are read first, and so reads none of those. `None` when this adapter
+    /// has no such place.
+    async fn consume_past_stragglers(
+        &self,
+        _queue: QueueName,
+        _prefetch: u16,
+    ) -> Result<Option<Box<dyn Consumer>>, QueueError> {
+        Ok(None)
+    }
+
+    /// Moves it to where the consumer of `to` looks before `to` itself, since it is older than all that lies there. An adapter
+    /// without such a place appends it.
+    async fn forward_straggler(&self, receipt: Receipt, to: QueueName, message: Message) -> Result<(), QueueError> {
+        self.forward(receipt, to, message).await
+    }
 
     /// Moves it into `<queue>.parked`, at `seq` of its lane.
     async fn park(&self, receipt: Receipt, lane: &Lane, seq: u64, message: Message) -> Result<(), QueueError>;

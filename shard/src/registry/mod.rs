@@ -9,6 +9,7 @@ mod redis;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 pub use embedded::EmbeddedRegistry;
 pub use guard::*;
@@ -72,6 +73,16 @@ pub trait Registry: Send + Sync + 'static {
     /// The count in force, if any was published.
     async fn layout(&self) -> Result<Option<Layout>, RegistryError>;
 
+    /// The count of the epoch before, if there was one.
+    async fn layout_before(&self) -> Result<Option<u32>, RegistryError>;
+
+    /// Up to which epoch of the layout the first `shards` have all brought what lay in the wrong queues to its owners; 0 when
+    /// that is not known of one of them.
+    async fn swept(&self, shards: u32) -> Result<u64, RegistryError>;
+
+    /// A shard has done so for what was there at the start of this epoch.
+    async fn mark_swept(&self, shard: u32, epoch: u64) -> Result<(), RegistryError>;
+
     /// Claims resources for a holder, each on its own: those already its own are renewed under the same token, free and
     /// ended ones get a greater token than any before. With `supersede`, a lease of an earlier incarnation of the *same
     /// worker* is taken over at once: the caller has proof that it is dead.
@@ -112,4 +123,27 @@ pub trait Registry: Send + Sync + 'static {
     /// Raises, for each job, the count of deaths of its process in which it was out, but not above `at_most`; the counts
     /// as they are then. A job that was out in too many deaths is suspected of them.
     async fn count_deaths(&self, jobs: &[(ChannelId, JobId)], at_most: u32) -> Result<Vec<u32>, RegistryError>;
+
+    /// Before events of a channel go into an outbox that lies elsewhere: the place of each in the channel's gapless sequence,
+    /// or none for one that is stored already. Asked again before [`Registry::events_stored`], it gives the same places.
+    async fn place_events(&self, fence: &Fence, ids: &[Uuid]) -> Result<Vec<Option<u64>>, RegistryError>;
+
+    /// They are stored there, and the channel's platform has been read up to `offset`. Ids are remembered for as long as a
+    /// platform may tell of them again.
+    async fn events_stored(&self, fence: &Fence, ids: &[Uuid], offset: Option<i64>) -> Result<(), RegistryError>;
+
+    /// How far a channel's platform has been read.
+    async fn read_to(&self, channel: ChannelId) -> Result<Option<i64>, RegistryError>;
+
+    /// Notes down what became of events that can't be changed where they lie; `None` when there is nothing more to say.
+    async fn mark_events(&self, marks: &[(Uuid, Option<String>)]) -> Result<(), RegistryError>;
+
+    /// What was noted down of events within the last two days.
+    async fn event_marks(&self, ids: &[Uuid]) -> Result<Vec<Option<String>>, RegistryError>;
+
+    /// Notes down something about an outbox under a key; `None` takes it away.
+    async fn note(&self, outbox: &str, key: &str, note: Option<&str>) -> Result<(), RegistryError>;
+
+    /// All notes about an outbox.
+    async fn notes(&self, outbox: &str) -> Result<Vec<(String, String)>, RegistryError>;
 }

@@ -22,6 +22,7 @@ pub fn echo(event: &Event, now: Timestamp) -> Option<Job> {
         thread_id: message.thread_id.clone(),
         mentions: Vec::new(),
         parse_mode: None,
+        blocks: Vec::new(),
         on_uncertain: OnUncertain::Resend,
     });
     let id = reply_id(event, 0)?;

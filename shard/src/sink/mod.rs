@@ -33,6 +33,9 @@ pub struct Batch {
     pub offset: Option<i64>,
 }
 
+/// Told of what was stored, so that it is delivered without a look into the store.
+pub type OnStored = Arc<dyn Fn(Vec<Stored>) + Send + Sync>;
+
 /// Where an event shall go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Destination {
@@ -121,6 +124,22 @@ pub trait Outbox: Send + Sync + 'static {
     /// (With none, an event is kept for the retention time and counted.)
     async fn append(&self, batch: Batch, destinations: &[Destination]) -> Result<Vec<Stored>, OutboxError>;
 
+    /// Like [`Outbox::append`], for events whose handler does nothing outside before something of its own is durable: `told`
+    /// may be called before they are durable, so that what comes of them is stored together with them. Should they not be stored
+    /// after all, the platform is not told that they were read, and gives them again.
+    async fn append_leading(
+        &self,
+        batch: Batch,
+        destinations: &[Destination],
+        told: OnStored,
+    ) -> Result<(), OutboxError> {
+        let stored = self.append(batch, destinations).await?;
+        if !stored.is_empty() {
+            told(stored);
+        }
+        Ok(())
+    }
+
     /// How far a channel's platform has been read.
     async fn offset(&self, channel: ChannelId) -> Result<Option<i64>, OutboxError>;
 
@@ -142,6 +161,12 @@ pub trait Outbox: Send + Sync + 'static {
             }
             size = (size * 2).min(256);
         }
+    }
+
+    /// Waits for something to come into view that nobody was told of by [`Outbox::append`]: it is worth looking. Never, where
+    /// nothing is known of it.
+    async fn news(&self) {
+        std::future::pending().await
     }
 
     /// It was delivered there.

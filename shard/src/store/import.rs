@@ -48,6 +48,7 @@ const TABLES: &[Table] = &[
         ],
         put: put_as_is,
     },
+    Table { name: "placed", key: "id", columns: &["channel", "id", "seq", "at_ms"], put: put_as_is },
     Table { name: "deaths", key: "job", columns: &["channel", "job", "deaths", "at_ms"], put: put_as_is },
     Table {
         name: "outbox",

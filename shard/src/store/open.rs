@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig};
 
 use super::{OpError, StoreError, schema::Kind};
 
@@ -61,6 +61,8 @@ pub(crate) fn connect(path: &Path, kind: Kind, create: bool) -> Result<Connectio
 fn prepare(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(96);
+    // Plans don't depend on what is bound; otherwise a statement with a range is parsed anew for each new value.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // The switch to WAL doesn't wait for others by itself; two processes may make the file at the same moment.
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {

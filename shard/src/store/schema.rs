@@ -131,6 +131,13 @@ CREATE TABLE dead_events (
     event       BLOB NOT NULL,
     UNIQUE (id, destination)
 );
+CREATE TABLE placed (
+    number  INTEGER PRIMARY KEY AUTOINCREMENT,
+    id      BLOB NOT NULL UNIQUE,
+    channel BLOB NOT NULL,
+    seq     INTEGER,
+    at_ms   INTEGER NOT NULL
+);
 CREATE TABLE seen_0 (id BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE seen_1 (id BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE outbox_state (
@@ -189,7 +196,12 @@ CREATE TABLE leases (
 CREATE TABLE layout (
     one         INTEGER PRIMARY KEY CHECK (one = 1),
     shard_count INTEGER NOT NULL,
-    epoch       INTEGER NOT NULL
+    epoch       INTEGER NOT NULL,
+    before      INTEGER
+);
+CREATE TABLE swept (
+    shard INTEGER PRIMARY KEY,
+    epoch INTEGER NOT NULL
 );
 CREATE TABLE directory (
     channel    BLOB PRIMARY KEY,
@@ -207,4 +219,16 @@ CREATE TABLE directory_version (
     version INTEGER NOT NULL
 );
 INSERT INTO directory_version VALUES (1, 1);
+CREATE TABLE event_marks (
+    number INTEGER PRIMARY KEY,
+    id     BLOB NOT NULL UNIQUE,
+    mark   TEXT NOT NULL,
+    at_ms  INTEGER NOT NULL
+);
+CREATE TABLE outbox_notes (
+    outbox TEXT NOT NULL,
+    key    TEXT NOT NULL,
+    note   TEXT NOT NULL,
+    PRIMARY KEY (outbox, key)
+) WITHOUT ROWID;
 ";

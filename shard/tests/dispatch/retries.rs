@@ -25,7 +25,7 @@ async fn attempts_and_errors_survive_restarts() {
         let process = world.start(0, 1, Options::default());
         eventually("tried", async || world.wire.tries("a").len() == attempt).await;
         if attempt < 4 {
-            eventually("put aside", async || world.parked().await == 1).await;
+            eventually("put aside", async || world.stored_attempts() == Some(attempt as u64)).await;
         } else {
             world.empties().await;
         }

@@ -7,5 +7,6 @@ mod embedded;
 #[cfg(feature = "redis")]
 mod redis;
 #[cfg(feature = "amqp")]
+#[path = "../../../tests/support/servers.rs"]
 mod servers;
 mod suites;

@@ -24,24 +24,30 @@ use crate::{
 
 /// Adds the channel and prints its id.
 pub(super) fn run(config: &Config, options: &ChannelAdd) -> Result<(), Failure> {
+    let form: Option<Form> = match options.platform {
+        PlatformKind::Telegram => Some(telegram),
+        #[cfg(feature = "slack")]
+        PlatformKind::Slack => Some(slack),
+        #[cfg(feature = "whatsapp")]
+        PlatformKind::Whatsapp => None,
+        #[allow(unreachable_patterns, reason = "not where all of them are built in")]
+        other => return Err(Failure::Usage(format!("{other} is not built into this version"))),
+    };
     let secret = options.handler_secret_file.as_deref().map(secret_file).transpose()?;
     let handler = handler(&options.handler, secret)?;
-    let token = match options.platform {
-        PlatformKind::Telegram => {
-            let missing = || Failure::Usage("--token-file is missing: the file that holds the bot's token".to_owned());
-            let path = options.token_file.as_deref().ok_or_else(missing)?;
-            if options.phone.is_some() {
-                return Err(Failure::Usage("--phone: only WhatsApp links a device to a phone".to_owned()));
-            }
-            Some(token(path)?)
+    let token = match (form, &options.token_file, &options.phone) {
+        (Some(_), _, Some(_)) => {
+            return Err(Failure::Usage("--phone: only WhatsApp links a device to a phone".to_owned()));
         }
-        PlatformKind::Whatsapp if cfg!(feature = "whatsapp") => {
-            if options.token_file.is_some() {
-                return Err(Failure::Usage("--token-file: WhatsApp has no token; a device is linked to it".to_owned()));
-            }
-            options.phone.as_deref().map(phone).transpose()?
+        (Some(form), Some(path), None) => Some(token(path, form)?),
+        (Some(_), None, None) => {
+            let problem = "--token-file is missing: the file that holds what the platform gave the bot";
+            return Err(Failure::Usage(problem.to_owned()));
         }
-        other => return Err(Failure::Usage(format!("{other} is not built into this version"))),
+        (None, Some(_), _) => {
+            return Err(Failure::Usage("--token-file: WhatsApp has no token; a device is linked to it".to_owned()));
+        }
+        (None, None, number) => number.as_deref().map(phone).transpose()?,
     };
     let spec = ChannelSpec {
         id: options.id.unwrap_or_else(|| ChannelId::from_uuid(Uuid::new_v4())),
@@ -64,28 +70,42 @@ pub(super) fn run(config: &Config, options: &ChannelAdd) -> Result<(), Failure> 
     })
 }
 
-fn token(path: &Path) -> Result<Secret, Failure> {
+/// What a platform makes of the lines of a token file; else what is wrong with them.
+type Form = fn(&[Secret]) -> Result<Secret, String>;
+
+fn token(path: &Path, form: Form) -> Result<Secret, Failure> {
     let wrong = |what: String| Failure::Usage(format!("--token-file {}: {what}", path.display()));
-    let token = if path == Path::new("-") {
+    let lines = if path == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).map_err(|error| wrong(plain(&error)))?;
-        config::one_secret(&text).map_err(wrong)?
+        config::secrets_of_text(&text).map_err(wrong)?
     } else {
-        secret_file(path)?
+        config::secrets_of_file(path).map_err(|what| Failure::Config(format!("{}: {what}", path.display())))?
     };
-    if is_telegram_token(token.expose()) {
-        Ok(token)
-    } else {
-        Err(wrong("is no bot token: expected <digits>:<key>".into()))
+    form(&lines).map_err(wrong)
+}
+
+fn telegram(lines: &[Secret]) -> Result<Secret, String> {
+    match lines {
+        [token] if is_telegram_token(token.expose()) => Ok(token.clone()),
+        [_] => Err("is no bot token: expected <digits>:<key>".into()),
+        several => Err(format!("holds {} lines: expected one", several.len())),
     }
+}
+
+/// Both tokens of an app, each on a line; the bot token alone for an app that gets its events by HTTP.
+#[cfg(feature = "slack")]
+fn slack(lines: &[Secret]) -> Result<Secret, String> {
+    let words: Vec<&str> = lines.iter().map(Secret::expose).collect();
+    let both = Secret::new(words.join(" "));
+    shard::platform::slack::Tokens::read(&both).map(|_| both).map_err(|error| error.to_string())
 }
 
 /// A phone number: it is kept like a secret, since it is a person's.
 fn phone(text: &str) -> Result<Secret, Failure> {
     let digits = text.strip_prefix('+').unwrap_or(text);
     let fits = (7..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let starts = !digits.starts_with('0');
-    if fits && starts {
+    if fits && !digits.starts_with('0') {
         Ok(Secret::new(digits))
     } else {
         Err(Failure::Usage("--phone: expected the number with its country code, digits alone".to_owned()))

@@ -1,4 +1,4 @@
-//! Events that could not be delivered: read from the outbox of every slot of this box. One is named by its id and its
+//! Events that could not be delivered: read from the outbox of every slot. One is named by its id and its
 //! destination, since the channel's handler and the endpoint for everything fail each for itself.
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -10,6 +10,9 @@ use shard::{
     sink::{DeadEvent, Outbox, OutboxError, outbox::EmbeddedOutbox},
 };
 
+#[cfg(feature = "amqp")]
+use shard::{dispatch::RegistryBook, sink::outbox::AmqpOutbox};
+
 use super::Fate;
 use crate::{
     cli::DeadChoice,
@@ -17,6 +20,8 @@ use crate::{
     config::Config,
     exit::Failure,
 };
+#[cfg(feature = "amqp")]
+use crate::{commands::data::registry, config::QueueAt};
 
 /// How many are read of one slot.
 const MOST: usize = 100_000;
@@ -55,12 +60,24 @@ pub(super) async fn settle(config: &Config, choice: &DeadChoice, fate: Fate) -> 
     }
 }
 
-async fn outboxes(config: &Config) -> Result<Vec<(Option<u32>, EmbeddedOutbox)>, Failure> {
+type Outboxes = Vec<(Option<u32>, Arc<dyn Outbox>)>;
+
+async fn outboxes(config: &Config) -> Result<Outboxes, Failure> {
+    #[cfg(feature = "amqp")]
+    if let QueueAt::Amqp(amqp) = &config.queue.at {
+        let book = Arc::new(RegistryBook::new(registry(config)?));
+        let of = |index| {
+            let clock = Arc::new(SystemClock);
+            let outbox = AmqpOutbox::new((**amqp).clone(), book.clone(), config.shard(index), clock);
+            (Some(index), Arc::new(outbox) as Arc<dyn Outbox>)
+        };
+        return Ok((0..config.shard_count).map(of).collect());
+    }
     let queues = EmbeddedQueue::producer(&config.data_dir).existing().await.map_err(queue_failure)?;
-    let mut outboxes = Vec::new();
+    let mut outboxes: Outboxes = Vec::new();
     for index in queues.iter().map(|queue| queue.index).collect::<BTreeSet<_>>() {
         let outbox = EmbeddedOutbox::visit(&config.data_dir, index, Arc::new(SystemClock)).await;
-        outboxes.push((index, outbox.map_err(outbox_failure)?));
+        outboxes.push((index, Arc::new(outbox.map_err(outbox_failure)?)));
     }
     Ok(outboxes)
 }

@@ -1,16 +1,19 @@
-//! Dead jobs: read from `<queue>.dead` of every queue of this box.
+//! Dead jobs: read from `<queue>.dead` of every queue.
 
 use serde_json::json;
 use shard::{
     identity::QueueName,
     job::Job,
-    queue::{DeadLetter, EmbeddedQueue, Queue},
+    queue::{DeadLetter, Queue},
 };
 
 use super::Fate;
 use crate::{
     cli::{DeadChoice, DeadFrom},
-    commands::{data::queue_failure, print, print_json},
+    commands::{
+        data::{queue_failure, queues},
+        print, print_json,
+    },
     config::Config,
     exit::Failure,
 };
@@ -20,8 +23,8 @@ const PAGE: usize = 200;
 
 /// Lists them: for people without the message's content, as JSON with all of it.
 pub(super) async fn list(config: &Config, from: &DeadFrom, as_json: bool) -> Result<(), Failure> {
-    let queue = EmbeddedQueue::producer(&config.data_dir);
-    for name in names(&queue, from.queue).await? {
+    let queue = queues(config);
+    for name in names(&*queue, from.queue).await? {
         let mut after = 0;
         loop {
             let page = queue.dead(name, after, PAGE).await.map_err(queue_failure)?;
@@ -37,14 +40,14 @@ pub(super) async fn list(config: &Config, from: &DeadFrom, as_json: bool) -> Res
 
 /// Replays or drops those that were chosen; says how many.
 pub(super) async fn settle(config: &Config, choice: &DeadChoice, fate: Fate) -> Result<(), Failure> {
-    let queue = EmbeddedQueue::producer(&config.data_dir);
+    let queue = queues(config);
     let mut done = 0;
     if choice.all {
-        for name in names(&queue, choice.from.queue).await? {
+        for name in names(&*queue, choice.from.queue).await? {
             let mut after = 0;
             while let Some(letter) = queue.dead(name, after, 1).await.map_err(queue_failure)?.into_iter().next() {
                 after = letter.number;
-                done += usize::from(one(config, &queue, name, &letter, fate).await?);
+                done += usize::from(one(config, &*queue, name, &letter, fate).await?);
             }
         }
     } else {
@@ -58,7 +61,7 @@ pub(super) async fn settle(config: &Config, choice: &DeadChoice, fate: Fate) -> 
         for number in numbers.collect::<Result<Vec<_>, _>>()? {
             let found = queue.dead(name, number - 1, 1).await.map_err(queue_failure)?;
             match found.into_iter().next().filter(|letter| letter.number == number) {
-                Some(letter) => done += usize::from(one(config, &queue, name, &letter, fate).await?),
+                Some(letter) => done += usize::from(one(config, &*queue, name, &letter, fate).await?),
                 None => return Err(Failure::GaveUp(format!("{}: there is no number {number}", name.dead()))),
             }
         }
@@ -66,7 +69,7 @@ pub(super) async fn settle(config: &Config, choice: &DeadChoice, fate: Fate) -> 
     print(format_args!("{done} {}", fate.done()))
 }
 
-async fn names(queue: &EmbeddedQueue, only: Option<QueueName>) -> Result<Vec<QueueName>, Failure> {
+async fn names(queue: &dyn Queue, only: Option<QueueName>) -> Result<Vec<QueueName>, Failure> {
     match only {
         Some(name) => Ok(vec![name]),
         None => queue.existing().await.map_err(queue_failure),
@@ -76,7 +79,7 @@ async fn names(queue: &EmbeddedQueue, only: Option<QueueName>) -> Result<Vec<Que
 /// Whether it was there. A job goes to the queue where its channel's work is done today, which may be another one.
 async fn one(
     config: &Config,
-    queue: &EmbeddedQueue,
+    queue: &dyn Queue,
     name: QueueName,
     letter: &DeadLetter,
     fate: Fate,

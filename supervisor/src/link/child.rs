@@ -161,6 +161,11 @@ impl LinkHandle {
         self.say(&FromChild::NotReady { reason: reason.into() }).await
     }
 
+    /// This process waits for something outside, for as long as it takes.
+    pub async fn waiting(&self, reason: impl Into<String>) -> Result<(), LinkError> {
+        self.say(&FromChild::Waiting { reason: reason.into() }).await
+    }
+
     /// The loops that do not get on, and the report.
     pub async fn check_in(&self, stalled: Vec<String>, report: Box<RawValue>) -> Result<(), LinkError> {
         self.say(&FromChild::CheckIn { stalled, report }).await

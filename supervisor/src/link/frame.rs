@@ -25,6 +25,11 @@ pub enum FromChild {
         /// For people.
         reason: String,
     },
+    /// I do not, for want of something that is not in this process: a server, a slot that somebody else holds.
+    Waiting {
+        /// For people.
+        reason: String,
+    },
     /// How my loops are, and what I have to report.
     CheckIn {
         /// The loops that do not get on.

@@ -33,13 +33,18 @@ impl State {
         life.ready.get_or_insert(now);
         life.well.get_or_insert(now);
         life.not_ready = None;
+        life.waiting = false;
         self.ever_ready = true;
         self.slot_mut(slot).boot_failures = 0;
     }
 
-    pub(crate) fn is_not_ready(&mut self, slot: u32, reason: String) {
+    pub(crate) fn is_not_ready(&mut self, slot: u32, reason: String, waiting: bool) {
+        let now = self.now();
         if let Some(life) = self.life_mut(slot) {
             life.not_ready = Some(reason);
+            if std::mem::replace(&mut life.waiting, waiting) && !waiting {
+                life.booting = now;
+            }
         }
     }
 
@@ -70,7 +75,8 @@ impl State {
         let mute = past(checks_in, policy.hang);
         // Loops end while a shard drains: then only a shard that says nothing at all is hung.
         let stuck = life.leaving.is_none() && past(life.well, policy.hang);
-        let late = life.ready.is_none() && life.leaving.is_none() && now >= life.spawned + policy.boot;
+        let boots = life.ready.is_none() && life.leaving.is_none() && !life.waiting;
+        let late = boots && now >= life.booting + policy.boot;
         let stable = past(life.ready, policy.backoff.stable);
         if mute || stuck || unlinked {
             self.doom(slot, ExitReason::Hang);

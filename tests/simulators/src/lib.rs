@@ -6,6 +6,7 @@
 
 mod line;
 pub mod script;
+pub mod slack;
 pub mod telegram;
 pub mod traffic;
 #[cfg(feature = "whatsapp")]

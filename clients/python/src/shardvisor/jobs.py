@@ -81,11 +81,12 @@ def send(
     thread_id: str | int | None = None,
     mentions: Iterable[str] | None = None,
     parse_mode: ParseMode | None = None,
+    blocks: Iterable[Mapping[str, Any]] | None = None,
     on_uncertain: OnUncertain | None = None,
     job_id: str | None = None,
     expires_at: datetime | None = None,
 ) -> Job:
-    """Send a text message, or with `edit_message_id` give an own one a new text."""
+    """Send a text message, or with `edit_message_id` give an own one a new text. `blocks` are Slack's Block Kit blocks."""
     data = {
         "chat_id": needed("chat_id", chat_id),
         "text": needed("text", text),
@@ -94,6 +95,7 @@ def send(
         "thread_id": optional("thread_id", thread_id),
         "mentions": None if mentions is None else listed("mentions", mentions, empty=True) or None,
         "parse_mode": parse_mode,
+        "blocks": [dict(block) for block in blocks or ()] or None,
         "on_uncertain": on_uncertain,
     }
     return make_job("send", "whatsapp", channel_id, data, job_id=job_id, expires_at=expires_at)

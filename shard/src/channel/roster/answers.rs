@@ -102,8 +102,10 @@ impl Work {
 
     fn want(&mut self, spec: Arc<ChannelSpec>) {
         let (now, now_ms) = (self.boottime(), self.wall_ms());
+        let platform = self.roster.platforms.get(&spec.platform).cloned();
+        let left_alone = platform.as_ref().and_then(|platform| platform.holds(&spec).err());
         if let Some(member) = self.members.get(spec.id) {
-            if member.platform.kind() == spec.platform {
+            if member.platform.kind() == spec.platform && left_alone.is_none() {
                 member.wanted = true;
                 self.members.update(spec);
             } else {
@@ -113,13 +115,18 @@ impl Work {
             }
             return;
         }
-        match self.roster.platforms.get(&spec.platform) {
-            Some(platform) => {
+        match (platform, left_alone) {
+            (Some(_), Some(why)) => {
+                if self.unsupported.insert(spec.id) {
+                    tracing::info!(channel = %spec.id, platform = %spec.platform, why, "channel is not held");
+                }
+            }
+            (Some(platform), None) => {
                 self.unsupported.remove(&spec.id);
                 let post = Arc::new(Post::new(spec, self.roster.ports.metrics.clone(), now_ms));
-                self.members.add(post, platform.clone(), now);
+                self.members.add(post, platform, now);
             }
-            None => {
+            (None, _) => {
                 tracing::warn!(channel = %spec.id, platform = %spec.platform, "this build does not know the platform");
                 self.unsupported.insert(spec.id);
             }

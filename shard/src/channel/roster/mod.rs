@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 pub use handle::{ChannelStatus, RosterHandle};
 
 use self::handle::{Book, Request};
-use super::{OnChanged, OnStored, Policy, Ramp, RampConfig, actor::Env, inbox::Keeper};
+use super::{OnChanged, Policy, Ramp, RampConfig, actor::Env, inbox::Keeper};
 use crate::{
     clock::Clock,
     directory::Directory,
@@ -27,7 +27,7 @@ use crate::{
     platform::{Platform, PlatformKind},
     progress::Progress,
     registry::{Holder, Registry},
-    sink::Outbox,
+    sink::{OnStored, Outbox},
 };
 
 /// How a shard's roster behaves.

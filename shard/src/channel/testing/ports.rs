@@ -98,6 +98,18 @@ impl Registry for TestRegistry {
         Ok(None)
     }
 
+    async fn layout_before(&self) -> Result<Option<u32>, RegistryError> {
+        Ok(None)
+    }
+
+    async fn swept(&self, _: u32) -> Result<u64, RegistryError> {
+        Ok(1)
+    }
+
+    async fn mark_swept(&self, _: u32, _: u64) -> Result<(), RegistryError> {
+        Ok(())
+    }
+
     async fn claim(
         &self,
         holder: &Holder,
@@ -177,6 +189,34 @@ impl Registry for TestRegistry {
 
     async fn count_deaths(&self, jobs: &[(ChannelId, JobId)], _: u32) -> Result<Vec<u32>, RegistryError> {
         Ok(vec![0; jobs.len()])
+    }
+
+    async fn place_events(&self, _: &Fence, ids: &[Uuid]) -> Result<Vec<Option<u64>>, RegistryError> {
+        Ok(vec![None; ids.len()])
+    }
+
+    async fn events_stored(&self, _: &Fence, _: &[Uuid], _: Option<i64>) -> Result<(), RegistryError> {
+        Ok(())
+    }
+
+    async fn read_to(&self, _: ChannelId) -> Result<Option<i64>, RegistryError> {
+        Ok(None)
+    }
+
+    async fn mark_events(&self, _: &[(Uuid, Option<String>)]) -> Result<(), RegistryError> {
+        Ok(())
+    }
+
+    async fn event_marks(&self, ids: &[Uuid]) -> Result<Vec<Option<String>>, RegistryError> {
+        Ok(vec![None; ids.len()])
+    }
+
+    async fn note(&self, _: &str, _: &str, _: Option<&str>) -> Result<(), RegistryError> {
+        Ok(())
+    }
+
+    async fn notes(&self, _: &str) -> Result<Vec<(String, String)>, RegistryError> {
+        Ok(Vec::new())
     }
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
 use tracing::warn;
 
-use super::{Held, Session, settling::Settlement};
+use super::{Held, Session};
 use crate::{
     dispatch::{SUSPECTED_FROM, forward::Parcel, mover::Moved, outcome::note_death, worker::while_ticking},
     identity::QueueName,
@@ -120,7 +120,7 @@ impl Session<'_> {
         let (origin, now) = (self.queue.to_string(), self.ctx.clock.wall_ms());
         note_death(&mut message.headers, "not_a_job", &not_a_job.to_string(), &origin, now);
         self.count("not_a_job");
-        self.settle(None, receipt, Settlement::Bury(message));
+        self.bury(None, receipt, message);
     }
 
     /// Where a job belongs, if that is not here.

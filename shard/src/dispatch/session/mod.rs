@@ -10,14 +10,15 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
+use prometheus::IntCounter;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
-use self::settling::Settling;
+use self::settling::{Finished, Settling};
 use super::{
     Availability, Context,
     forward::Forwarding,
@@ -35,8 +36,13 @@ use crate::{
 
 /// How long the loop sleeps at most, so that its stamp ticks.
 pub(super) const TICK: Duration = Duration::from_millis(250);
+/// So many deliveries that have come together are taken in one turn of the loop.
+const BURST: u32 = 64;
 /// No delivery for so long after the start: whatever an earlier life left has arrived.
 const QUIET: Duration = Duration::from_millis(300);
+
+/// The outcome of a job that was done.
+const DONE: &str = "done";
 
 /// A delivery in memory.
 struct Held {
@@ -59,12 +65,16 @@ pub(super) struct Session<'a> {
     /// Held deliveries that count against the prefetch.
     fresh: usize,
     work: &'a mut Work,
+    /// Done, and to be acknowledged in this turn.
+    finished: Vec<Finished>,
     settling: FuturesUnordered<Settling>,
     forwarding: Forwarding,
     /// Channels that jobs have made room for others for.
     awaited: HashSet<ChannelId>,
     orders: mpsc::UnboundedSender<Order>,
     draining: bool,
+    /// Jobs that were done, by far the most of all that is counted.
+    done: IntCounter,
 }
 
 impl<'a> Session<'a> {
@@ -88,11 +98,13 @@ impl<'a> Session<'a> {
             next_key: 0,
             fresh: 0,
             work,
+            finished: Vec::new(),
             settling: FuturesUnordered::new(),
             forwarding: Forwarding::default(),
             awaited: HashSet::new(),
             orders,
             draining: false,
+            done: performer.ctx.metrics.jobs.with_label_values(&[queue.base.as_str(), DONE]),
         }
     }
 
@@ -122,21 +134,40 @@ impl<'a> Session<'a> {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
-                Some(done) = self.work.next() => self.worked(done),
-                Some(settled) = self.settling.next() => self.settled(settled)?,
+                Some(done) = self.work.next() => {
+                    self.judge(done);
+                    // Those that ended in the same turn need no look at everything else in between.
+                    while let Some(Some(done)) = self.work.next().now_or_never() {
+                        self.judge(done);
+                    }
+                    self.acknowledge();
+                }
+                Some(settled) = self.settling.next() => {
+                    self.settled(settled)?;
+                    while let Some(Some(settled)) = self.settling.next().now_or_never() {
+                        self.settled(settled)?;
+                    }
+                }
                 Some(step) = moved.recv() => self.moved(step, stamp).await?,
                 delivery = consumer.next() => {
-                    let delivery = delivery.ok_or("the subscription ended")?.map_err(|error| error.to_string())?;
-                    heard = Instant::now();
-                    let first_fresh =
-                        if delivery.redelivered { self.take_redelivered(delivery, consumer, stamp).await? } else { Some(delivery) };
-                    if let Some(delivery) = first_fresh {
-                        // Nobody had this one before: what an earlier life left has all come before it.
-                        if !std::mem::replace(&mut caught_up, true) {
-                            self.catch_up();
+                    let (mut next, mut burst) = (Some(delivery), BURST);
+                    while let Some(delivery) = next.take() {
+                        let delivery = delivery.ok_or("the subscription ended")?.map_err(|error| error.to_string())?;
+                        let first_fresh =
+                            if delivery.redelivered { self.take_redelivered(delivery, consumer, stamp).await? } else { Some(delivery) };
+                        if let Some(delivery) = first_fresh {
+                            // Nobody had this one before: what an earlier life left has all come before it.
+                            if !std::mem::replace(&mut caught_up, true) {
+                                self.catch_up();
+                            }
+                            self.take(delivery.into());
                         }
-                        self.take(delivery.into());
+                        burst -= 1;
+                        if burst > 0 {
+                            next = consumer.next().now_or_never();
+                        }
                     }
+                    heard = Instant::now();
                 }
                 () = sleep_until(wake.max(now)) => {}
             }
@@ -210,6 +241,9 @@ impl<'a> Session<'a> {
     }
 
     fn count(&self, outcome: &str) {
+        if outcome == DONE {
+            return self.done.inc();
+        }
         self.ctx.metrics.jobs.with_label_values(&[self.queue.base.as_str(), outcome]).inc();
     }
 }

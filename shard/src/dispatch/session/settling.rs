@@ -31,11 +31,13 @@ pub(super) struct Settled {
     result: Result<(), QueueError>,
 }
 
-pub(super) type Settling = BoxFuture<'static, Settled>;
+pub(super) type Settling = BoxFuture<'static, Vec<Settled>>;
 
-pub(super) enum Settlement {
-    Ack,
-    Bury(Message),
+/// A delivery whose work is done.
+pub(super) struct Finished {
+    key: Key,
+    job: JobId,
+    receipt: Receipt,
 }
 
 impl Session<'_> {
@@ -53,7 +55,14 @@ impl Session<'_> {
         self.work.start(self.performer, key, held.job.clone(), failures, held.suspect);
     }
 
+    /// A piece of work has ended.
     pub(super) fn worked(&mut self, worked: Worked) {
+        self.judge(worked);
+        self.acknowledge();
+    }
+
+    /// The same, but what is done is left for [`Session::acknowledge`].
+    pub(super) fn judge(&mut self, worked: Worked) {
         let Worked { key: Some(key), verdict } = worked else { return };
         let Some(held) = self.held.get_mut(&key) else { return };
         let verdict = verdict.unwrap_or_else(|broken| {
@@ -63,8 +72,10 @@ impl Session<'_> {
         let now = self.time.now();
         match verdict {
             Verdict::Done => {
-                self.count("done");
-                self.settle_held(key, Verdict::Done, |_| Settlement::Ack);
+                self.count(super::DONE);
+                if let Some((job, held)) = self.keep_verdict(key, Verdict::Done) {
+                    self.finished.push(Finished { key, job, receipt: held.receipt });
+                }
             }
             Verdict::GiveWay => {
                 self.awaited.insert(held.job.channel);
@@ -86,30 +97,47 @@ impl Session<'_> {
                 let (origin, now) = (self.queue.to_string(), self.ctx.clock.wall_ms());
                 note_death(&mut held.message.headers, reason, &error, &origin, now);
                 self.count(if reason == "exhausted" { "exhausted" } else { "dead" });
-                self.settle_held(key, Verdict::Bury { reason, error }, Settlement::Bury);
+                if let Some((job, held)) = self.keep_verdict(key, Verdict::Bury { reason, error }) {
+                    self.bury(Some((key, job)), held.receipt, held.message);
+                }
             }
         }
     }
 
     /// Should the session end before it is settled, what came of the job is known to the next one.
-    fn settle_held(&mut self, key: Key, verdict: Verdict, settlement: impl FnOnce(Message) -> Settlement) {
-        if let Some(held) = self.let_go(key) {
-            let job = held.job.id.clone();
-            self.work.unsettled.insert(job.clone(), verdict);
-            self.settle(Some((key, job)), held.receipt, settlement(held.message));
-        }
+    fn keep_verdict(&mut self, key: Key, verdict: Verdict) -> Option<(JobId, Held)> {
+        let held = self.let_go(key)?;
+        let job = held.job.id.clone();
+        self.work.unsettled.insert(job.clone(), verdict);
+        Some((job, held))
     }
 
-    pub(super) fn settle(&mut self, of: Option<(Key, JobId)>, receipt: Receipt, settlement: Settlement) {
+    /// Acknowledges all that is done by now, together.
+    pub(super) fn acknowledge(&mut self) {
+        if self.finished.is_empty() {
+            return;
+        }
+        let (finished, queue) = (std::mem::take(&mut self.finished), self.ctx.queue.clone());
+        self.settling.push(
+            async move {
+                let (of, receipts): (Vec<_>, Vec<_>) =
+                    finished.into_iter().map(|Finished { key, job, receipt }| ((key, job), receipt)).unzip();
+                let results = queue.ack_all(receipts).await;
+                let settled =
+                    |((key, job), result)| Settled { key: Some(key), job: Some(job), forwarded: None, result };
+                of.into_iter().zip(results).map(settled).collect()
+            }
+            .boxed(),
+        );
+    }
+
+    pub(super) fn bury(&mut self, of: Option<(Key, JobId)>, receipt: Receipt, message: Message) {
         let queue = self.ctx.queue.clone();
         let (key, job) = of.unzip();
         self.settling.push(
             async move {
-                let result = match settlement {
-                    Settlement::Ack => queue.ack(receipt).await,
-                    Settlement::Bury(message) => queue.bury(receipt, message).await,
-                };
-                Settled { key, job, forwarded: None, result }
+                let result = queue.bury(receipt, message).await;
+                vec![Settled { key, job, forwarded: None, result }]
             }
             .boxed(),
         );
@@ -129,13 +157,19 @@ impl Session<'_> {
             async move {
                 let Parcel { channel, receipt, to, message, key } = parcel;
                 let result = forward_whatever_it_takes(&*queue, receipt, to, message).await;
-                Settled { key, job: None, forwarded: Some(channel), result }
+                vec![Settled { key, job: None, forwarded: Some(channel), result }]
             }
             .boxed(),
         );
     }
 
-    pub(super) fn settled(&mut self, settled: Settled) -> Result<(), String> {
+    /// An error ends the session, after the rest has been looked at.
+    pub(super) fn settled(&mut self, settled: Vec<Settled>) -> Result<(), String> {
+        let results: Vec<_> = settled.into_iter().map(|settled| self.settled_one(settled)).collect();
+        results.into_iter().collect()
+    }
+
+    fn settled_one(&mut self, settled: Settled) -> Result<(), String> {
         settled.result.map_err(|error| error.to_string())?;
         if let Some(job) = settled.job {
             self.work.settled(&job);

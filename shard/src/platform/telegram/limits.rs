@@ -5,6 +5,8 @@
 
 use std::{collections::HashMap, sync::Mutex, time::Duration};
 
+use crate::platform::rate::{Rate, Turn};
+
 /// The limits of one bot. A rate of zero is no limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TelegramLimits {
@@ -33,25 +35,6 @@ const GROUP_BURST: u32 = 5;
 /// From so many chats on, those that are at rest are forgotten.
 const MANY: usize = 256;
 
-/// A limiter (generic cell rate): when the next place is, and how far ahead places may be taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Rate {
-    interval: Duration,
-    burst: u32,
-}
-
-impl Rate {
-    /// How long until there is a place.
-    fn delay(self, next: Duration, now: Duration) -> Duration {
-        next.saturating_sub(self.interval * self.burst.saturating_sub(1)).saturating_sub(now)
-    }
-
-    /// Takes the place at `at`.
-    fn take(self, next: &mut Duration, at: Duration) {
-        *next = (*next).max(at) + self.interval;
-    }
-}
-
 #[derive(Debug, Clone, Copy, Default)]
 struct Chat {
     next: Duration,
@@ -64,15 +47,6 @@ struct State {
     next: Duration,
     blocked_until: Duration,
     chats: HashMap<String, Chat>,
-}
-
-/// Whether a send may go out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// After this wait, which may be zero. The place is taken.
-    In(Duration),
-    /// Not before this time is over. No place is taken.
-    NotBefore(Duration),
 }
 
 /// The state of one bot's limits.

@@ -20,13 +20,13 @@ use url::Url;
 
 use super::{
     api::{Api, CallError},
-    limits::{Limits, Turn},
+    limits::Limits,
     outcome::failed,
 };
 use crate::{
     clock::Clock,
     job::{Job, MediaKind, ParseMode, Revoke, Send, SendLocation, SendMedia, SendReaction, Task},
-    platform::{Done, Failed, Sender},
+    platform::{Done, Failed, Sender, rate::Turn},
     secret::Secret,
 };
 

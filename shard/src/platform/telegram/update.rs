@@ -94,6 +94,7 @@ fn reaction_told(update: MessageReactionUpdated) -> Option<Told> {
         message_id: update.message_id.0.to_string(),
         from: Some(from),
         emoji: update.new_reaction.iter().map(emoji).collect(),
+        removed: None,
     };
     let at = Some(update.date.timestamp());
     Some(Told { conversation: Some(chat_id), at, kind: EventKind::Reaction(reaction) })

@@ -50,7 +50,7 @@ fn kind(message: &wa::Message, info: &MessageInfo) -> Option<EventKind> {
     if let Some(reaction) = base.reaction_message.as_option() {
         let emoji: Vec<String> = reaction.text.clone().filter(|text| !text.is_empty()).into_iter().collect();
         let message_id = key_id(reaction.key.as_option())?;
-        return Some(EventKind::Reaction(Reaction { chat_id, message_id, from, emoji }));
+        return Some(EventKind::Reaction(Reaction { chat_id, message_id, from, emoji, removed: None }));
     }
     if let Some(protocol) = base.protocol_message.as_option() {
         let message_id = key_id(protocol.key.as_option());

@@ -93,7 +93,8 @@ impl DeadLetters {
     ) -> Result<(), Cause> {
         if let Some((to, publisher)) = to {
             let headers = Headers { foreign: letter.message.headers.foreign, ..Headers::default() };
-            publisher.publish(to.to_string(), headers, Place::default(), letter.message.body).await?;
+            let properties = wire::encode(&headers, &Place::default());
+            publisher.publish(to.to_string(), properties, letter.message.body).await?;
         }
         answered(self.config.answer_timeout, channel.basic_ack(tag, BasicAckOptions::default())).await
     }

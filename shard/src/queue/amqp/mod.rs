@@ -11,14 +11,11 @@
 //! (they are tried out, see [`AmqpConfig::probe_to`]), and whether a message that it gives out again was given back in good order
 //! (all are marked as redelivered).
 
-mod config;
+mod cause;
 mod dead;
-mod error;
 mod held;
 mod ledger;
-mod link;
 mod parked;
-mod publisher;
 mod session;
 mod shelf;
 mod topology;
@@ -30,22 +27,23 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
-
-pub use config::{AmqpConfig, AmqpConfigError, DeclareMode, QueueType};
+use tokio::sync::oneshot;
 
 use self::{
     dead::DeadLetters,
-    error::Cause,
-    held::{AmqpConsumer, Holdings, Source},
-    link::Link,
+    held::{AmqpConsumer, Holdings, Source, follow},
     parked::Parked,
-    publisher::Publisher,
     session::Session,
-    topology::Topology,
+    topology::{Ready, Topology, look},
     wire::{LaneKey, Place},
 };
 use super::{Consumer, DeadLetter, Delivery, Depth, Message, Queue, QueueError, Receipt};
-use crate::{identity::QueueName, job::Lane};
+pub use crate::amqp::{AmqpConfig, AmqpConfigError, DeclareMode, QueueType};
+use crate::{
+    amqp::{config, error, error::Cause, link, link::Link, publisher, publisher::Publisher},
+    identity::QueueName,
+    job::Lane,
+};
 
 /// The queues of a broker.
 pub struct AmqpQueue {
@@ -91,7 +89,8 @@ impl AmqpQueue {
     }
 
     async fn put(&self, queue: String, message: Message, place: Place) -> Result<(), QueueError> {
-        let put = self.publisher.publish(queue.clone(), message.headers, place, message.body).await;
+        let properties = wire::encode(&message.headers, &place);
+        let put = self.publisher.publish(queue.clone(), properties, message.body).await;
         put.map_err(|cause| cause.of(queue))
     }
 
@@ -124,8 +123,9 @@ impl AmqpQueue {
         Ok(parked)
     }
 
-    fn own_session(&self, queue: QueueName) -> Option<Arc<Session>> {
-        self.holdings.of(queue, |held| held.session.clone())
+    /// The subscriptions of a queue's consumer: of the stragglers, and of the queue itself.
+    fn sessions(&self, queue: QueueName) -> [Option<Arc<Session>>; 2] {
+        self.holdings.of(queue, |held| [held.stragglers.clone(), held.session.clone()])
     }
 }
 
@@ -139,11 +139,33 @@ impl Queue for AmqpQueue {
         self.holdings.give_up(queue, None);
         self.holdings.given_up(queue).await;
         let live = self.consuming.live().await.map_err(|cause| cause.of(queue))?;
-        let opened = Session::open(live, self.config.clone(), queue, prefetch, self.number()).await;
+        let open = |name, number| Session::open(live.clone(), self.config.clone(), queue, name, prefetch, number);
+        look(&live, &self.config, &queue.to_string()).await.map_err(|cause| cause.of(queue))?;
+        let stragglers = open(queue.straggler(), self.number()).await.map_err(|cause| cause.of(queue.straggler()))?;
+        self.holdings.of(queue, |held| {
+            (held.consumer, held.stragglers) = (Some(stragglers.number), Some(stragglers.clone()));
+        });
+        let (ready, own) = oneshot::channel();
+        let own_session = open(queue.to_string(), self.number());
+        let following = follow(self.holdings.clone(), stragglers.clone(), own_session, ready);
+        tokio::spawn(following);
+        Ok(Box::new(AmqpConsumer::new(stragglers, own, self.holdings.clone())))
+    }
+
+    async fn consume_past_stragglers(
+        &self,
+        queue: QueueName,
+        prefetch: u16,
+    ) -> Result<Option<Box<dyn Consumer>>, QueueError> {
+        self.holdings.give_up(queue, None);
+        self.holdings.given_up(queue).await;
+        let live = self.consuming.live().await.map_err(|cause| cause.of(queue))?;
+        let opened = Session::open(live, self.config.clone(), queue, queue.to_string(), prefetch, self.number()).await;
         let session = opened.map_err(|cause| cause.of(queue))?;
-        self.holdings.of(queue, |held| held.session = Some(session.clone()));
-        let stream = session.stream();
-        Ok(Box::new(AmqpConsumer { session, stream, holdings: self.holdings.clone() }))
+        self.holdings.of(queue, |held| {
+            (held.consumer, held.session) = (Some(session.number), Some(session.clone()));
+        });
+        Ok(Some(Box::new(AmqpConsumer::past_stragglers(session, self.holdings.clone()))))
     }
 
     async fn publish(&self, queue: QueueName, message: Message) -> Result<(), QueueError> {
@@ -152,6 +174,35 @@ impl Queue for AmqpQueue {
 
     async fn ack(&self, receipt: Receipt) -> Result<(), QueueError> {
         self.holdings.source(&receipt)?.ack(receipt.tag).await
+    }
+
+    async fn ack_all(&self, receipts: Vec<Receipt>) -> Vec<Result<(), QueueError>> {
+        let stale = |receipt: &Receipt| QueueError::Stale { queue: receipt.queue.to_string() };
+        let mut results: Vec<Result<(), QueueError>> = Vec::with_capacity(receipts.len());
+        let mut sessions: Vec<Arc<Session>> = Vec::new();
+        for receipt in &receipts {
+            results.push(match self.holdings.source(receipt) {
+                Ok(Source::Parked(parked)) => parked.ack(receipt.tag).await,
+                Ok(Source::Work(session)) if session.note_acked(receipt.tag) => {
+                    if sessions.iter().all(|known| known.number != session.number) {
+                        sessions.push(session);
+                    }
+                    Ok(())
+                }
+                Ok(Source::Work(_)) => Err(stale(receipt)),
+                Err(error) => Err(error),
+            });
+        }
+        // The broker is told once of all that were noted.
+        for session in sessions {
+            if session.flushed().await.is_err() {
+                let of_session = |(receipt, _): &(&Receipt, &mut _)| receipt.session == session.number;
+                for (receipt, result) in receipts.iter().zip(&mut results).filter(of_session) {
+                    *result = Err(stale(receipt));
+                }
+            }
+        }
+        results
     }
 
     async fn release(&self, receipts: Vec<Receipt>) -> Result<(), QueueError> {
@@ -191,6 +242,17 @@ impl Queue for AmqpQueue {
         source.ack(receipt.tag).await
     }
 
+    async fn forward_straggler(&self, receipt: Receipt, to: QueueName, mut message: Message) -> Result<(), QueueError> {
+        let source = self.holdings.source(&receipt)?;
+        message.headers.lane_seq = None;
+        let put = self.put(to.straggler(), message, Place::default()).await;
+        if let Err(QueueError::Missing { .. }) = &put {
+            self.topology.forget(to);
+        }
+        put?;
+        source.ack(receipt.tag).await
+    }
+
     async fn park(&self, receipt: Receipt, lane: &Lane, seq: u64, mut message: Message) -> Result<(), QueueError> {
         let source = self.holdings.source(&receipt)?;
         message.headers.lane_seq = Some(seq);
@@ -211,7 +273,7 @@ impl Queue for AmqpQueue {
     async fn unpark(&self, queue: QueueName, lane: &Lane, limit: usize) -> Result<Vec<Delivery>, QueueError> {
         let parked = self.parked(queue).await?;
         let picked = parked.pick(&LaneKey::from(lane), limit).await.map_err(|cause| cause.of(queue.parked()))?;
-        if picked.is_empty() && !parked.has_out() && self.own_session(queue).is_none() {
+        if picked.is_empty() && !parked.has_out() && self.sessions(queue).iter().all(Option::is_none) {
             // Nobody reads this queue: it was looked into for another layout's sake, and is let go again.
             self.holdings.give_up(queue, None);
         }
@@ -227,15 +289,18 @@ impl Queue for AmqpQueue {
     }
 
     async fn depth(&self, queue: QueueName) -> Result<Depth, QueueError> {
-        let mut depth = self.topology.depth(queue).await?;
-        if let Some(session) = self.own_session(queue) {
+        let mut ready = self.topology.ready(queue).await?;
+        for (session, ready) in self.sessions(queue).into_iter().zip([&mut ready.stragglers, &mut ready.work]) {
+            let Some(session) = session else { continue };
             // A subscription that has just ended holds nothing.
             match session.depth().await {
-                Ok(ready) => depth.ready = ready,
+                Ok(held) => *ready = held,
                 Err(Cause::Unavailable(_)) => {}
                 Err(cause) => return Err(cause.of(queue)),
             }
         }
+        let Ready { work, stragglers, parked, dead } = ready;
+        let mut depth = Depth { ready: work + stragglers, parked, dead };
         let parked = self.holdings.of(queue, |held| held.parked.clone());
         if let Some(parked) = parked.filter(|parked| parked.usable()) {
             depth.parked += parked.len();

@@ -8,6 +8,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_util::{Stream, future::join_all};
@@ -25,15 +26,21 @@ use super::{
     error::{Cause, answered},
     ledger::{Frame, Ledger, Tag},
     link::Live,
-    topology::count,
+    topology::{count, look},
     wire,
 };
 use crate::identity::QueueName;
+
+/// How often, and how many times, it is looked whether what was given back is there.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const LOOKS: u32 = 200;
 
 /// What one subscription has out.
 pub(super) struct Session {
     pub(super) number: u64,
     pub(super) queue: QueueName,
+    /// What is read for it: the queue itself, or its stragglers.
+    name: String,
     channel: Channel,
     tag: ShortString,
     config: Arc<AmqpConfig>,
@@ -41,7 +48,7 @@ pub(super) struct Session {
     inner: Mutex<Inner>,
     flush: mpsc::UnboundedSender<oneshot::Sender<bool>>,
     /// The connection stays as long as its channels do.
-    _live: Arc<Live>,
+    live: Arc<Live>,
 }
 
 #[derive(Default)]
@@ -58,7 +65,7 @@ struct Inner {
 impl Inner {
     /// The next delivery that has arrived.
     fn arrived(&mut self, stream: &mut lapin::Consumer, cx: &mut Context<'_>) -> Poll<Option<Raw>> {
-        if self.ended || self.failure.is_some() {
+        if self.failure.is_some() {
             return Poll::Ready(None);
         }
         self.failure = Some(match std::task::ready!(Pin::new(stream).poll_next(cx)) {
@@ -75,11 +82,11 @@ impl Session {
         live: Arc<Live>,
         config: Arc<AmqpConfig>,
         queue: QueueName,
+        name: String,
         prefetch: u16,
         number: u64,
     ) -> Result<Arc<Self>, Cause> {
         let channel = live.channel().await?;
-        let name = queue.to_string();
         count(&channel, &config, &name).await?;
         let within = config.answer_timeout;
         answered(within, channel.basic_qos(prefetch.max(1), BasicQosOptions::default())).await?;
@@ -93,7 +100,7 @@ impl Session {
         let stream = answered(within, consuming).await?;
         let (flush, flushes) = mpsc::unbounded_channel();
         let inner = Mutex::default();
-        let this = Arc::new(Self { number, queue, channel, tag, config, stream, inner, flush, _live: live });
+        let this = Arc::new(Self { number, queue, name, channel, tag, config, stream, inner, flush, live });
         tokio::spawn(settle(Arc::downgrade(&this), flushes));
         Ok(this)
     }
@@ -159,10 +166,12 @@ impl Session {
 
     /// Acknowledges; `Ok` when the broker has been told.
     pub(super) async fn ack(&self, tag: Tag) -> Result<(), QueueError> {
-        if !self.inner().ledger.ack(tag) {
-            return Err(self.stale());
-        }
-        self.flushed().await
+        if self.note_acked(tag) { self.flushed().await } else { Err(self.stale()) }
+    }
+
+    /// Notes that one is acknowledged; [`Session::flushed`] tells the broker. `false` when it was not out.
+    pub(super) fn note_acked(&self, tag: Tag) -> bool {
+        self.inner().ledger.ack(tag)
     }
 
     /// Hands back; `Ok` when that is noted, and the broker told as soon as the places allow it.
@@ -175,7 +184,8 @@ impl Session {
         if all { Ok(()) } else { Err(self.stale()) }
     }
 
-    async fn flushed(&self) -> Result<(), QueueError> {
+    /// Returns when the broker has been told what was noted before.
+    pub(super) async fn flushed(&self) -> Result<(), QueueError> {
         let (done, outcome) = oneshot::channel();
         let _ = self.flush.send(done);
         match outcome.await {
@@ -186,18 +196,28 @@ impl Session {
 
     /// What waits in the queue and what is out here, counted so that nothing is missed on its way from there to here.
     pub(super) async fn depth(&self) -> Result<u64, Cause> {
-        let name = self.queue.to_string();
         let mut last = None;
         loop {
-            let (ready, _) = count(&self.channel, &self.config, &name).await?;
+            let (ready, _) = count(&self.channel, &self.config, &self.name).await?;
             // What left the queue before that answer has arrived when this one has.
-            count(&self.channel, &self.config, &name).await?;
+            count(&self.channel, &self.config, &self.name).await?;
             let total = ready + self.held();
             if last == Some(total) {
                 return Ok(total);
             }
             last = Some(total);
         }
+    }
+
+    /// What waits in the queue, or has arrived and was not given out yet. `None` when the broker doesn't know: of a quorum queue
+    /// whose leader can't be asked it says that nothing is in it, and that it has no consumer, of which there is one here.
+    pub(super) async fn waiting(&self) -> Result<Option<u64>, Cause> {
+        let (ready, consumers) = count(&self.channel, &self.config, &self.name).await?;
+        // As above.
+        count(&self.channel, &self.config, &self.name).await?;
+        self.held();
+        let waiting = ready + self.inner().buffer.len() as u64;
+        Ok((consumers > 0 || waiting > 0).then_some(waiting))
     }
 
     fn held(&self) -> u64 {
@@ -211,12 +231,33 @@ impl Session {
         (inner.ledger.len() + inner.buffer.len()) as u64
     }
 
-    /// Gives everything back.
+    /// Gives everything back, and waits until it is: a channel's end is told before the queue has heard of it, so that the next
+    /// consumer could be given what comes later first.
     pub(super) async fn close(&self) {
         self.inner().ended = true;
-        if self.channel.status().connected() {
-            let _ = answered(self.config.answer_timeout, self.channel.close(200, "".into())).await;
+        if !self.channel.status().connected() {
+            return;
         }
+        self.stop().await;
+        let back = self.to_come_back().await;
+        let _ = answered(self.config.answer_timeout, self.channel.close(200, "".into())).await;
+        let Some(back) = back else { return };
+        for _ in 0..LOOKS {
+            match look(&self.live, &self.config, &self.name).await {
+                Ok(ready) if ready < back => tokio::time::sleep(LOOK_EVERY).await,
+                _ => return,
+            }
+        }
+    }
+
+    /// How many will be ready in the queue when this channel's are back; nothing, when it has none.
+    async fn to_come_back(&self) -> Option<u64> {
+        if self.held() == 0 {
+            return None;
+        }
+        let (ready, _) = count(&self.channel, &self.config, &self.name).await.ok()?;
+        // What has arrived meanwhile is counted too: nothing more comes, since the subscription has ended.
+        Some(ready + self.held())
     }
 }
 

@@ -1,8 +1,8 @@
 //! The queues of the broker: making them, finding them, counting what waits in them.
 //!
-//! Beside each work queue lie `<queue>.parked` and `<queue>.dead`. A work queue has a single active consumer, so that a
-//! predecessor that is not gone yet and its successor are never both given jobs, and it dead-letters into `<queue>.dead`, so that
-//! what a broker would drop by a limit of its own ends there too.
+//! Beside each work queue lie `<queue>.straggler`, `<queue>.parked` and `<queue>.dead`. What is consumed has a single active
+//! consumer, so that a predecessor that is not gone yet and its successor are never both given jobs, and it dead-letters into
+//! `<queue>.dead`, so that what a broker would drop by a limit of its own ends there too.
 
 use std::{
     collections::HashSet,
@@ -22,7 +22,7 @@ use lapin::{
 use tokio::time::Instant;
 
 use super::{
-    super::{Depth, QueueError},
+    super::QueueError,
     config::{AmqpConfig, DeclareMode, QueueType},
     error::{Cause, answered},
     link::{Link, Live},
@@ -49,12 +49,21 @@ pub(super) struct Topology {
     no_limit: AtomicBool,
 }
 
-/// Which queue of the three.
+/// Which queue of the four.
 #[derive(Clone, Copy)]
 enum Part {
     Work,
+    Straggler,
     Parked,
     Dead,
+}
+
+/// Messages that are ready, queue by queue.
+pub(super) struct Ready {
+    pub(super) work: u64,
+    pub(super) stragglers: u64,
+    pub(super) parked: u64,
+    pub(super) dead: u64,
 }
 
 impl Topology {
@@ -69,8 +78,16 @@ impl Topology {
             return Ok(());
         }
         self.make(&live, queue, Part::Dead, queue.dead()).await.map_err(|cause| cause.of(queue.dead()))?;
-        self.make(&live, queue, Part::Parked, queue.parked()).await.map_err(|cause| cause.of(queue.parked()))?;
-        self.make(&live, queue, Part::Work, queue.to_string()).await.map_err(|cause| cause.of(queue))?;
+        // Side by side, since a shard that was killed waits for these before it works again, and a busy broker takes its time.
+        let make = async |part, name: String| {
+            let made = self.make(&live, queue, part, name.clone()).await;
+            made.map_err(|cause| cause.of(name))
+        };
+        tokio::try_join!(
+            make(Part::Parked, queue.parked()),
+            make(Part::Straggler, queue.straggler()),
+            make(Part::Work, queue.to_string()),
+        )?;
         let mut declared = self.declared.lock().expect("declared");
         if declared.0.as_ptr() != Arc::as_ptr(&live) {
             *declared = (Arc::downgrade(&live), HashSet::new());
@@ -121,7 +138,7 @@ impl Topology {
             // Attempts are counted by us; the broker also counts the deaths of neighbours and what is handed back.
             table.insert(DELIVERY_LIMIT.into(), AMQPValue::LongLongInt(UNLIMITED));
         }
-        if matches!(part, Part::Work) {
+        if matches!(part, Part::Work | Part::Straggler) {
             table.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
             table.insert("x-dead-letter-exchange".into(), text(""));
             table.insert("x-dead-letter-routing-key".into(), text(&queue.dead()));
@@ -133,19 +150,20 @@ impl Topology {
         table
     }
 
-    /// What waits in and beside a queue, as a process sees it that holds nothing of it.
-    pub(super) async fn depth(&self, queue: QueueName) -> Result<Depth, QueueError> {
+    /// What is ready in a queue and beside it, as a process sees it that holds nothing of it.
+    pub(super) async fn ready(&self, queue: QueueName) -> Result<Ready, QueueError> {
         let live = self.link.live().await.map_err(|cause| cause.of(queue))?;
-        let ready = look(&live, &self.config, &queue.to_string()).await.map_err(|cause| cause.of(queue))?;
-        let mut beside = [0; 2];
-        for (count, name) in beside.iter_mut().zip([queue.parked(), queue.dead()]) {
+        let work = look(&live, &self.config, &queue.to_string()).await.map_err(|cause| cause.of(queue))?;
+        let mut beside = [0; 3];
+        for (count, name) in beside.iter_mut().zip([queue.straggler(), queue.parked(), queue.dead()]) {
             *count = match look(&live, &self.config, &name).await {
                 Ok(count) => count,
                 Err(Cause::Missing) => 0,
                 Err(cause) => return Err(cause.of(name)),
             };
         }
-        Ok(Depth { ready, parked: beside[0], dead: beside[1] })
+        let [stragglers, parked, dead] = beside;
+        Ok(Ready { work, stragglers, parked, dead })
     }
 
     /// The queues of ours that exist: those found before are looked at again, and from time to time all that there could be.

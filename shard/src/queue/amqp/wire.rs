@@ -73,8 +73,8 @@ impl From<&Lane> for LaneKey {
     }
 }
 
-/// The properties under which a message is published. `key` comes back when it can't be routed.
-pub(super) fn encode(headers: &Headers, place: &Place, key: u64) -> BasicProperties {
+/// The properties under which a message is published.
+pub(super) fn encode(headers: &Headers, place: &Place) -> BasicProperties {
     let mut table = FieldTable::default();
     let mut put = |name: &str, value: AMQPValue| {
         table.insert(name.into(), value);
@@ -120,11 +120,7 @@ pub(super) fn encode(headers: &Headers, place: &Place, key: u64) -> BasicPropert
     if let Some(number) = place.number {
         put(NUMBER, AMQPValue::LongLongInt(number as i64));
     }
-    properties
-        .with_delivery_mode(2)
-        .with_content_type("application/json".into())
-        .with_correlation_id(key.to_string().as_str().into())
-        .with_headers(table)
+    properties.with_delivery_mode(2).with_content_type("application/json".into()).with_headers(table)
 }
 
 fn short(value: &str) -> lapin::types::ShortString {
@@ -175,11 +171,6 @@ pub(super) fn decode(properties: BasicProperties, body: Vec<u8>) -> (Message, Pl
     (Message { body: Bytes::from(body), headers }, place)
 }
 
-/// The key of a message that came back.
-pub(super) fn returned_key(properties: &BasicProperties) -> Option<u64> {
-    properties.correlation_id().as_ref()?.as_str().parse().ok()
-}
-
 fn whole(value: &AMQPValue) -> Option<i64> {
     Some(match value {
         AMQPValue::ShortShortInt(value) => (*value).into(),
@@ -226,12 +217,11 @@ mod tests {
         }
         let lane = LaneKey { channel: "c".into(), chat: Some(String::new()) };
         let place = Place { lane: Some(lane.clone()), number: Some(u64::MAX - 1) };
-        let properties = encode(&headers, &place, 42);
-        assert_eq!(returned_key(&properties), Some(42));
+        let properties = encode(&headers, &place);
         let (message, read) = decode(properties, b"body".to_vec());
         assert_eq!(message.headers, headers);
         assert_eq!((read.lane, read.number), (Some(lane), Some(u64::MAX - 1)));
-        assert_eq!(decode(encode(&Headers::default(), &Place::default(), 0), Vec::new()).0, Message::new(""));
+        assert_eq!(decode(encode(&Headers::default(), &Place::default()), Vec::new()).0, Message::new(""));
     }
 
     /// Field report R27: the broker's own count is not ours.
@@ -251,7 +241,7 @@ mod tests {
     #[test]
     fn a_long_text_is_cut_at_a_character() {
         let headers = Headers { last_error: Some("\u{e4}".repeat(3000)), ..Headers::default() };
-        let (message, _) = decode(encode(&headers, &Place::default(), 0), Vec::new());
+        let (message, _) = decode(encode(&headers, &Place::default()), Vec::new());
         assert_eq!(message.headers.last_error.map(|text| text.len()), Some(TEXT_MAX));
     }
 }

@@ -10,6 +10,8 @@ mod file;
 mod moves;
 mod rows;
 mod state;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::HashMap,
@@ -108,6 +110,26 @@ impl EmbeddedQueue {
         }
     }
 
+    /// See [`Queue::publish_guarded`]: what the job stores before it does anything comes behind this in the same file.
+    async fn append_leading(&self, queue: QueueName, message: Message) -> Result<(), QueueError> {
+        let Some(file) = self.open_file(queue.index) else { return self.append(queue, message).await };
+        let (tell, shown) = (self.tell(queue), message.clone());
+        let states = file.states();
+        let appended = file.writer.write_leading(
+            move |connection| rows::append(connection, queue.base, &message),
+            move |id| {
+                if let Some(id) = id {
+                    tell(*id, &shown);
+                }
+            },
+            move || lock(&states, queue.base).revoke(),
+        );
+        match appended.await.map_err(|error| queue_error(error, queue))? {
+            Some(_) => Ok(()),
+            None => Err(QueueError::Missing { queue: queue.to_string() }),
+        }
+    }
+
     /// See [`Queue::drop_dead`].
     pub(super) async fn drop_letter(&self, queue: QueueName, number: u64) -> Result<bool, QueueError> {
         let writer = self.writer(queue, false).await?;
@@ -161,6 +183,10 @@ impl Queue for EmbeddedQueue {
 
     async fn publish(&self, queue: QueueName, message: Message) -> Result<(), QueueError> {
         self.append(queue, message).await
+    }
+
+    async fn publish_guarded(&self, queue: QueueName, message: Message) -> Result<(), QueueError> {
+        self.append_leading(queue, message).await
     }
 
     async fn ack(&self, receipt: Receipt) -> Result<(), QueueError> {

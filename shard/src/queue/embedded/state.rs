@@ -170,6 +170,12 @@ impl State {
         }
     }
 
+    /// A row that was shown is not there after all: what this session knows of the file can't be relied on any more.
+    pub(super) fn revoke(&mut self) {
+        self.wake.notify_one();
+        *self = Self { count: self.count, wake: self.wake.clone(), ..Self::default() };
+    }
+
     /// What to do next.
     pub(super) fn step(&mut self, session: u64) -> Step {
         if session != self.session {

@@ -20,8 +20,10 @@ use crate::{
 
 /// How long what came of a send is remembered.
 pub(super) const KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
-/// Each reservation looks at so many other rows for what is too old, so that forgetting keeps up with remembering.
-const SWEEP: i64 = 4;
+/// After so many reservations
+pub(super) const SWEEP_AFTER: u32 = 16;
+/// so many other rows are looked at for what is too old: forgetting keeps up with remembering.
+const SWEEP: i64 = 64;
 
 const RESERVED: i64 = 0;
 const UNCERTAIN: i64 = 1;

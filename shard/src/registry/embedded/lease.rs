@@ -15,6 +15,9 @@ pub(super) struct Moment {
     pub(super) now_ms: i64,
     /// Which boot.
     pub(super) boot_id: String,
+    /// Milliseconds since the epoch. New tokens are not below it, as those of a Redis aren't, so that they also grow when a box
+    /// moves from the one registry to the other.
+    pub(super) wall_ms: u64,
 }
 
 /// A newer incarnation of the same worker is there.
@@ -106,9 +109,9 @@ pub(super) fn claim(
                     }
                     mark_lost(connection, &by)?;
                 }
-                token + 1
+                (token + 1).max(moment.wall_ms)
             }
-            None => 1,
+            None => moment.wall_ms,
         };
         connection
             .prepare_cached(

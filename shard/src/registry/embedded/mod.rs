@@ -2,6 +2,7 @@
 //!
 //! A job's channel decides the slot that does it, so that a guard in the slot's file is seen by everyone who may send it.
 
+mod events;
 mod facts;
 mod guard;
 mod lease;
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension};
+use uuid::Uuid;
 
 use self::{guard::Found, lease::Moment};
 use super::{
@@ -26,14 +28,14 @@ use crate::{
 pub struct EmbeddedRegistry {
     shared: Arc<BoxStore>,
     slot: Option<Arc<SlotStore>>,
-    /// Where the guard's sweep goes on.
-    swept_to: Arc<Mutex<String>>,
+    /// Where the guard's sweep goes on, and how many reservations ago the last one was.
+    sweep: Arc<Mutex<(String, u32)>>,
 }
 
 impl EmbeddedRegistry {
     /// With the slot's file where this process holds one. Without it there is no guard: nothing can be sent.
     pub fn new(shared: Arc<BoxStore>, slot: Option<Arc<SlotStore>>) -> Self {
-        Self { shared, slot, swept_to: Arc::default() }
+        Self { shared, slot, sweep: Arc::default() }
     }
 
     fn slot(&self) -> Result<&Arc<SlotStore>, RegistryError> {
@@ -42,8 +44,9 @@ impl EmbeddedRegistry {
     }
 
     fn moment(&self) -> Moment {
-        let now_ms = self.shared.clock().boottime().as_millis() as i64;
-        Moment { now_ms, boot_id: self.shared.boot_id().to_owned() }
+        let clock = self.shared.clock();
+        let (now_ms, wall_ms) = (clock.boottime().as_millis() as i64, clock.wall_ms().max(1) as u64);
+        Moment { now_ms, boot_id: self.shared.boot_id().to_owned(), wall_ms }
     }
 
     async fn in_slot<T: Send + 'static>(
@@ -60,12 +63,16 @@ impl EmbeddedRegistry {
 
     async fn try_reserve(&self, request: &Reserve, dead: Option<Holder>) -> Result<Found, RegistryError> {
         let now_ms = self.shared.clock().wall_ms();
-        let (request, swept_to) = (request.clone(), self.swept_to.clone());
+        let (request, sweep) = (request.clone(), self.sweep.clone());
         self.in_slot(move |connection| {
             let found = guard::reserve(connection, &request, dead.as_ref(), now_ms)?;
             if matches!(found, Found::Answer(Reservation::Fresh)) {
-                let mut from = swept_to.lock().expect("sweep");
-                *from = guard::sweep(connection, &from, now_ms)?;
+                let (from, ago) = &mut *sweep.lock().expect("sweep");
+                *ago += 1;
+                if *ago >= guard::SWEEP_AFTER {
+                    *ago = 0;
+                    *from = guard::sweep(connection, from, now_ms)?;
+                }
             }
             Ok(found)
         })
@@ -105,7 +112,10 @@ impl Registry for EmbeddedRegistry {
             }
             let layout = Layout { shard_count, epoch: before.map_or(1, |layout| layout.epoch + 1) };
             connection
-                .prepare_cached("INSERT OR REPLACE INTO layout (one, shard_count, epoch) VALUES (1, ?1, ?2)")?
+                .prepare_cached(
+                    "INSERT INTO layout (one, shard_count, epoch) VALUES (1, ?1, ?2)
+                    ON CONFLICT DO UPDATE SET before = shard_count, shard_count = excluded.shard_count, epoch = excluded.epoch",
+                )?
                 .execute((layout.shard_count, layout.epoch as i64))?;
             Ok(layout)
         });
@@ -114,6 +124,32 @@ impl Registry for EmbeddedRegistry {
 
     async fn layout(&self) -> Result<Option<Layout>, RegistryError> {
         self.shared.read(stored_layout).await.map_err(registry_error)
+    }
+
+    async fn layout_before(&self) -> Result<Option<u32>, RegistryError> {
+        let before = self.shared.read(|connection| {
+            let mut statement = connection.prepare_cached("SELECT before FROM layout")?;
+            Ok(statement.query_row([], |row| row.get::<_, Option<u32>>(0)).optional()?.flatten())
+        });
+        before.await.map_err(registry_error)
+    }
+
+    async fn swept(&self, shards: u32) -> Result<u64, RegistryError> {
+        let sql = "SELECT count(*), min(epoch) FROM swept WHERE shard < ?1";
+        let swept = self.shared.read(move |connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            Ok(statement.query_row([shards], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, Option<i64>>(1)?)))?)
+        });
+        let (known, lowest) = swept.await.map_err(registry_error)?;
+        Ok(if known < shards { 0 } else { lowest.unwrap_or(0) as u64 })
+    }
+
+    async fn mark_swept(&self, shard: u32, epoch: u64) -> Result<(), RegistryError> {
+        let sql = "INSERT INTO swept (shard, epoch) VALUES (?1, ?2)
+                   ON CONFLICT DO UPDATE SET epoch = excluded.epoch WHERE epoch <> excluded.epoch";
+        let marked =
+            self.shared.write(move |connection| Ok(connection.execute(sql, (shard, epoch as i64)).map(drop)?));
+        marked.await.map_err(registry_error)
     }
 
     async fn claim(
@@ -202,5 +238,42 @@ impl Registry for EmbeddedRegistry {
     async fn count_deaths(&self, jobs: &[(ChannelId, JobId)], at_most: u32) -> Result<Vec<u32>, RegistryError> {
         let (jobs, now_ms) = (jobs.to_vec(), self.shared.clock().wall_ms());
         self.in_slot(move |connection| facts::count_deaths(connection, &jobs, at_most, now_ms)).await
+    }
+
+    async fn place_events(&self, fence: &Fence, ids: &[Uuid]) -> Result<Vec<Option<u64>>, RegistryError> {
+        let (fence, ids, now_ms) = (*fence, ids.to_vec(), self.shared.clock().wall_ms());
+        self.in_slot(move |connection| events::place(connection, &fence, &ids, now_ms)).await
+    }
+
+    async fn events_stored(&self, fence: &Fence, ids: &[Uuid], offset: Option<i64>) -> Result<(), RegistryError> {
+        let (fence, ids, now_ms) = (*fence, ids.to_vec(), self.shared.clock().wall_ms());
+        self.in_slot(move |connection| events::stored(connection, &fence, &ids, offset, now_ms)).await
+    }
+
+    async fn read_to(&self, channel: ChannelId) -> Result<Option<i64>, RegistryError> {
+        let read = self.slot()?.read(move |connection| events::read_to(connection, channel));
+        read.await.map_err(registry_error)
+    }
+
+    async fn mark_events(&self, marks: &[(Uuid, Option<String>)]) -> Result<(), RegistryError> {
+        let (marks, now_ms) = (marks.to_vec(), self.shared.clock().wall_ms());
+        let marked = self.shared.write(move |connection| events::mark(connection, &marks, now_ms));
+        marked.await.map_err(registry_error)
+    }
+
+    async fn event_marks(&self, ids: &[Uuid]) -> Result<Vec<Option<String>>, RegistryError> {
+        let ids = ids.to_vec();
+        self.shared.read(move |connection| events::marks(connection, &ids)).await.map_err(registry_error)
+    }
+
+    async fn note(&self, outbox: &str, key: &str, note: Option<&str>) -> Result<(), RegistryError> {
+        let (outbox, key, note) = (outbox.to_owned(), key.to_owned(), note.map(str::to_owned));
+        let noted = self.shared.write(move |connection| events::note(connection, &outbox, &key, note.as_deref()));
+        noted.await.map_err(registry_error)
+    }
+
+    async fn notes(&self, outbox: &str) -> Result<Vec<(String, String)>, RegistryError> {
+        let outbox = outbox.to_owned();
+        self.shared.read(move |connection| events::notes(connection, &outbox)).await.map_err(registry_error)
     }
 }

@@ -1,4 +1,4 @@
-//! The send guard: its states and answers are those of the embedded one (see its table); each change is one script.
+//! The send guard: its states and answers are those of the embedded one (see its table); each change is one step of a script.
 //!
 //! A reservation may be stored though its answer is lost on the way. It then stands there as ours, and nobody sends under
 //! it. Each attempt to reserve has a number, and those that were not answered are named by the next one, which takes
@@ -11,6 +11,7 @@ use rand::Rng;
 use super::{
     super::{Fence, Holder, RegistryError, Reservation, Reserve, Sent},
     RedisRegistry,
+    desk::Errand,
 };
 use crate::job::JobId;
 
@@ -21,12 +22,14 @@ const UNANSWERED_MOST: usize = 100_000;
 
 /// Attempts to reserve whose answer never came.
 #[derive(Default)]
-pub(super) struct Unanswered(Mutex<HashMap<JobId, Vec<String>>>);
+pub(super) struct Unanswered(Mutex<HashMap<JobId, Vec<u64>>>);
 
 impl Unanswered {
     fn begin(&self, job: &JobId) -> Attempt<'_> {
-        let earlier = self.0.lock().expect("unanswered").remove(job).unwrap_or_default();
-        let number = format!("{:016x}", rand::rng().random::<u64>());
+        let mut all = self.0.lock().expect("unanswered");
+        let earlier = if all.is_empty() { Vec::new() } else { all.remove(job).unwrap_or_default() };
+        drop(all);
+        let number = rand::rng().random();
         Attempt { all: self, job: job.clone(), number, earlier, answered: false }
     }
 }
@@ -35,8 +38,8 @@ impl Unanswered {
 struct Attempt<'a> {
     all: &'a Unanswered,
     job: JobId,
-    number: String,
-    earlier: Vec<String>,
+    number: u64,
+    earlier: Vec<u64>,
     answered: bool,
 }
 
@@ -53,7 +56,7 @@ impl Drop for Attempt<'_> {
         }
         let numbers = all.entry(self.job.clone()).or_default();
         numbers.append(&mut self.earlier);
-        numbers.push(std::mem::take(&mut self.number));
+        numbers.push(self.number);
     }
 }
 
@@ -65,60 +68,57 @@ pub(super) fn given(value: Option<String>) -> String {
 impl RedisRegistry {
     pub(super) async fn reserve_send(&self, request: Reserve) -> Result<Reservation, RegistryError> {
         let mut attempt = self.unanswered.begin(&request.job);
-        let mut own = vec![
-            request.fence.channel.to_string(),
-            request.fence.token.to_string(),
-            request.job.as_str().to_owned(),
-            request.holder.worker,
-            request.holder.incarnation.to_string(),
-            given(request.provider_id),
-            u8::from(request.resend).to_string(),
-            KEPT.as_millis().to_string(),
-            attempt.number.clone(),
-        ];
-        own.extend(attempt.earlier.iter().cloned());
-        let answer: Vec<Option<String>> = self.run(&self.scripts.reserve, &self.holder, &own).await?;
+        let errand = Errand::Reserve { request, attempt: attempt.number, earlier: attempt.earlier.clone() };
+        let answer = self.desk.ask(errand).await?;
         attempt.answered = true;
-        read(answer).ok_or_else(|| {
-            RegistryError::Refused(format!("job {}: its record was not written by this version", request.job))
-        })
+        match answer {
+            Answer::Reservation(reservation) => Ok(reservation),
+            Answer::Kept => Err(RegistryError::Refused("a reservation was answered as something else".to_owned())),
+        }
     }
 
-    pub(super) async fn settle(
-        &self,
-        fence: &Fence,
-        job: &JobId,
-        event: &str,
-        with: &[String],
-    ) -> Result<(), RegistryError> {
-        let mut own = vec![
-            fence.channel.to_string(),
-            fence.token.to_string(),
-            job.as_str().to_owned(),
-            event.to_owned(),
-            KEPT.as_millis().to_string(),
-        ];
-        own.extend_from_slice(with);
-        self.run(&self.scripts.settle, &self.holder, &own).await
+    pub(super) async fn settle(&self, event: &'static str, fence: &Fence, job: &JobId) -> Result<(), RegistryError> {
+        self.desk.ask(Errand::Other { event, fence: *fence, job: job.clone() }).await.map(drop)
+    }
+
+    pub(super) async fn settle_sent(&self, fence: &Fence, job: &JobId, sent: Sent) -> Result<(), RegistryError> {
+        self.desk.ask(Errand::Sent { fence: *fence, job: job.clone(), sent }).await.map(drop)
     }
 }
 
-fn read(answer: Vec<Option<String>>) -> Option<Reservation> {
-    let mut words = answer.into_iter();
-    let state = words.next()??;
+/// What the guard says to an errand.
+pub(super) enum Answer {
+    /// To a reservation.
+    Reservation(Reservation),
+    /// What came of a send is stored.
+    Kept,
+}
+
+/// Reads the answer to an errand, as `scripts/guard.lua` gives it: its letter, and the words that are its own.
+pub(super) fn read(
+    letter: u8,
+    words: &mut impl Iterator<Item = Option<String>>,
+    errand: &Errand,
+) -> Result<Answer, RegistryError> {
+    let (job, fence) = errand.about();
     let mut word = || words.next().flatten();
-    Some(match state.as_str() {
-        "fresh" => Reservation::Fresh,
-        "again" => Reservation::Again { provider_id: word()? },
-        "sent" => {
-            let provider_id = word();
-            let result = word().map(|text| serde_json::from_str(&text)).transpose().ok()?;
-            Reservation::Sent(Sent { provider_id, result })
+    let reservation = match letter {
+        b'k' => return Ok(Answer::Kept),
+        b'x' => return Err(RegistryError::Fenced { resource: format!("channel/{}", fence.channel) }),
+        b'f' => Some(Reservation::Fresh),
+        b'a' => word().map(|provider_id| Reservation::Again { provider_id }),
+        b's' => {
+            let (provider_id, result) = (word(), word());
+            let result = result.map(|text| serde_json::from_str(&text)).transpose().ok();
+            result.map(|result| Reservation::Sent(Sent { provider_id, result }))
         }
-        "uncertain" => Reservation::Uncertain { by: by(word(), word())? },
-        "busy" => Reservation::Busy { by: by(word(), word())? },
-        _ => return None,
-    })
+        b'u' => by(word(), word()).map(|by| Reservation::Uncertain { by }),
+        b'b' => by(word(), word()).map(|by| Reservation::Busy { by }),
+        _ => None,
+    };
+    reservation
+        .map(Answer::Reservation)
+        .ok_or_else(|| RegistryError::Refused(format!("job {job}: its record was not written by this version")))
 }
 
 fn by(worker: Option<String>, incarnation: Option<String>) -> Option<Holder> {

@@ -3,12 +3,18 @@
 //! | key, after the prefix      | holds                                                                       |
 //! |----------------------------|-----------------------------------------------------------------------------|
 //! | `layout`                   | the count in force, as producers read it: `{"shard_count":2,"epoch":7}`      |
+//! | `layout_before`            | the count of the epoch before                                               |
+//! | `swept`                    | up to which epoch each shard has brought what lay in wrong queues to its owner |
 //! | `lease:<resource>`         | `token incarnation worker`; released, `token - worker`                       |
 //! | `holder:<worker>`          | until when each incarnation's leases hold, and which incarnation is `current`|
 //! | `fence:<channel>`          | the greatest token under which something was written                         |
 //! | `guard:<job>`              | what is known of a send                                                      |
 //! | `lanes:<queue>`            | lanes that wait                                                              |
 //! | `deaths:<job>`             | in how many deaths it was out                                                |
+//! | `events:<channel>`         | the last place given in its sequence, and how far its platform has been read |
+//! | `ids:<channel>:<n>`        | events of a day, with their places until they are stored                     |
+//! | `mark:<event>`             | what became of an event that lies in a broker                                |
+//! | `notes:<outbox>`           | what is set aside of an outbox                                               |
 //! | `clock`                    | the registry's own time, and which life of the server it was last read in    |
 //! | `session:<link>`           | the newest connection of a process                                           |
 //! | `cursor:<worker>`          | up to where a worker has acted on the pool's events (see `pool.rs`)          |
@@ -25,6 +31,8 @@
 //! `HSET shardvisor:clock wall 0 now 0 settled 0 server <its run_id>`.
 
 mod connect;
+mod desk;
+mod events;
 mod facts;
 mod guard;
 mod lease;
@@ -35,13 +43,17 @@ mod script;
 mod trouble;
 mod url;
 
-use std::{sync::Mutex, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use ::redis::{FromRedisValue, Script, cmd};
 use async_trait::async_trait;
+use uuid::Uuid;
 
 pub use self::url::{RedisUrl, RedisUrlError};
-use self::{guard::Unanswered, lease::Floors, link::Link, listen::Ear, script::Scripts};
+use self::{desk::Desk, guard::Unanswered, lease::Floors, link::Link, listen::Ear, script::Scripts};
 use super::{
     Claim, Fence, Holder, LEASE, LaneFact, Layout, Lease, Registry, RegistryError, Renewal, Reservation, Reserve,
     Resource, Sent,
@@ -80,10 +92,12 @@ impl Default for RedisOptions {
 
 /// The registry of a fleet, in a Redis.
 pub struct RedisRegistry {
-    link: Link,
+    link: Arc<Link>,
     /// Where waiting for events is done.
     waiting: Link,
     ear: Ear,
+    /// Where the send guard is asked.
+    desk: Arc<Desk>,
     scripts: Scripts,
     options: RedisOptions,
     /// Which process this is.
@@ -97,11 +111,14 @@ pub struct RedisRegistry {
 impl RedisRegistry {
     /// The registry behind an address. It is connected to when it is first asked, and whenever it has to be again.
     pub fn connect(url: RedisUrl, holder: Holder, options: RedisOptions) -> Self {
+        let link = Arc::new(Link::new(url.clone(), &options.prefix, options.patience));
+        let scripts = Scripts::new();
         Self {
             ear: Ear::new(url.clone(), &options.pool_prefix, &holder.worker),
-            waiting: Link::new(url.clone(), &options.prefix, options.patience),
-            link: Link::new(url, &options.prefix, options.patience),
-            scripts: Scripts::new(),
+            waiting: Link::new(url, &options.prefix, options.patience),
+            desk: Desk::new(link.clone(), scripts.guard.clone(), options.clone(), holder.clone()),
+            link,
+            scripts,
             options,
             holder,
             floors: Floors::default(),
@@ -168,6 +185,30 @@ impl Registry for RedisRegistry {
         found.as_deref().map(read_layout).transpose()
     }
 
+    async fn layout_before(&self) -> Result<Option<u32>, RegistryError> {
+        let key = format!("{}layout_before", self.options.prefix);
+        self.link.call(async |_, mut connection| cmd("GET").arg(&key).query_async(&mut connection).await).await
+    }
+
+    async fn swept(&self, shards: u32) -> Result<u64, RegistryError> {
+        let key = format!("{}swept", self.options.prefix);
+        let fields: Vec<u32> = (0..shards).collect();
+        let found: Vec<Option<u64>> = self
+            .link
+            .call(async |_, mut connection| cmd("HMGET").arg(&key).arg(&fields).query_async(&mut connection).await)
+            .await?;
+        Ok(found.into_iter().map(|epoch| epoch.unwrap_or(0)).min().unwrap_or(0))
+    }
+
+    async fn mark_swept(&self, shard: u32, epoch: u64) -> Result<(), RegistryError> {
+        let key = format!("{}swept", self.options.prefix);
+        self.link
+            .call(async |_, mut connection| {
+                cmd("HSET").arg(&key).arg(shard).arg(epoch).query_async(&mut connection).await
+            })
+            .await
+    }
+
     async fn claim(
         &self,
         holder: &Holder,
@@ -190,17 +231,16 @@ impl Registry for RedisRegistry {
     }
 
     async fn mark_sent(&self, fence: &Fence, job: &JobId, sent: Sent) -> Result<(), RegistryError> {
-        let result = sent.result.map(|result| result.to_string());
-        self.settle(fence, job, "sent", &[guard::given(sent.provider_id), guard::given(result)]).await
+        self.settle_sent(fence, job, sent).await
     }
 
     async fn cancel(&self, fence: &Fence, job: &JobId) -> Result<(), RegistryError> {
-        self.settle(fence, job, "cancel", &[]).await
+        self.settle("cancel", fence, job).await
     }
 
     async fn mark_uncertain(&self, fence: &Fence, job: &JobId, why: &str) -> Result<(), RegistryError> {
         tracing::warn!(channel = %fence.channel, job = %job, why, "it is not known whether a send reached the platform");
-        self.settle(fence, job, "uncertain", &[]).await
+        self.settle("uncertain", fence, job).await
     }
 
     async fn lane_facts(&self, queue: QueueName) -> Result<Vec<LaneFact>, RegistryError> {
@@ -217,5 +257,33 @@ impl Registry for RedisRegistry {
 
     async fn count_deaths(&self, jobs: &[(ChannelId, JobId)], at_most: u32) -> Result<Vec<u32>, RegistryError> {
         self.count(jobs, at_most).await
+    }
+
+    async fn place_events(&self, fence: &Fence, ids: &[Uuid]) -> Result<Vec<Option<u64>>, RegistryError> {
+        self.place(fence, ids).await
+    }
+
+    async fn events_stored(&self, fence: &Fence, ids: &[Uuid], offset: Option<i64>) -> Result<(), RegistryError> {
+        self.stored(fence, ids, offset).await
+    }
+
+    async fn read_to(&self, channel: ChannelId) -> Result<Option<i64>, RegistryError> {
+        self.offset_of(channel).await
+    }
+
+    async fn mark_events(&self, marks: &[(Uuid, Option<String>)]) -> Result<(), RegistryError> {
+        self.mark(marks).await
+    }
+
+    async fn event_marks(&self, ids: &[Uuid]) -> Result<Vec<Option<String>>, RegistryError> {
+        self.marks_of(ids).await
+    }
+
+    async fn note(&self, outbox: &str, key: &str, note: Option<&str>) -> Result<(), RegistryError> {
+        self.put_note(outbox, key, note).await
+    }
+
+    async fn notes(&self, outbox: &str) -> Result<Vec<(String, String)>, RegistryError> {
+        self.notes_of(outbox).await
     }
 }

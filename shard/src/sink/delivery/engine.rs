@@ -87,6 +87,7 @@ impl Engine {
                 Some(ended) = work.tasks.join_next_with_id() => self.ended(&mut work, ended),
                 Some(ended) = work.writes.join_next_with_id() => self.wrote(&mut work, ended),
                 () = tokio::time::sleep(sleep) => {}
+                () = self.outbox.news() => self.shared.plan.lock().expect("delivery plan").rescan(),
                 () = self.stop.cancelled() => {}
             }
             self.catch_up(&mut work);

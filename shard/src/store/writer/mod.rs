@@ -3,6 +3,10 @@
 //! Callers hand in a piece of work and await its outcome; no transaction spans an await. Each piece runs in a savepoint
 //! of its own: one that fails is rolled back alone. The outcome is told after the commit, never before. The thread
 //! sleeps while there is nothing to do.
+//!
+//! A sync is what costs, so that fewer of them are made than there are writes: what nobody waits for joins what comes
+//! next, and a write that leads to another one of this process keeps its transaction open for that one
+//! ([`Writer::write_leading`]).
 
 mod op;
 #[cfg(test)]
@@ -24,7 +28,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use self::{
-    op::{Kind, Queued, Waiting, Work},
+    op::{Early, Kind, Queued, Waiting, Work},
     thread::Thread,
 };
 use super::{OpError, StoreError};
@@ -90,7 +94,21 @@ impl Writer {
         work: impl FnOnce(&Connection) -> Result<T, OpError> + Send + 'static,
         after: impl FnOnce(&T) + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.ask(Kind::Write, work, after).await
+        self.ask(Kind::Write, work, None, after).await
+    }
+
+    /// Like [`Writer::write`], for a write that leads to another one: `tell` is run on the thread *before* this is
+    /// stored, and what comes of it within a few milliseconds is stored in the same transaction. Whoever is told may
+    /// do nothing before a write of his own is durable; that one is never durable without this. Should this not be
+    /// stored after all, `undo` is run.
+    pub(crate) async fn write_leading<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, OpError> + Send + 'static,
+        tell: impl FnOnce(&T) + Send + 'static,
+        undo: impl FnOnce() + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let early = Early { tell: Box::new(tell), undo: Box::new(undo) };
+        self.ask(Kind::Leading, work, Some(early), |_| {}).await
     }
 
     /// Like [`Writer::write_then`], for what nothing visible waits for: it may take some milliseconds more, to share the
@@ -100,7 +118,7 @@ impl Writer {
         work: impl FnOnce(&Connection) -> Result<T, OpError> + Send + 'static,
         after: impl FnOnce(&T) + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.ask(Kind::Patient, work, after).await
+        self.ask(Kind::Patient, work, None, after).await
     }
 
     /// Reads; what it sees is durable when it returns.
@@ -108,12 +126,20 @@ impl Writer {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, OpError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.ask(Kind::Read, work, |_| {}).await
+        self.ask(Kind::Read, work, None, |_| {}).await
     }
 
     /// Writes without anybody waiting for it.
     pub(crate) fn post(&self, work: impl FnOnce(&Connection) -> Result<(), OpError> + Send + 'static) {
-        let op = Box::new(Work { kind: Kind::Write, work: Some(work), value: None, after: |_: &()| {}, reply: None });
+        let op = Box::new(Work {
+            kind: Kind::Write,
+            work: Some(work),
+            value: None,
+            early: None,
+            undo: None,
+            after: |_: &()| {},
+            reply: None,
+        });
         if let Some(sender) = &self.sender {
             let _ = sender.send(Queued { op, at: Instant::now() });
         }
@@ -123,11 +149,12 @@ impl Writer {
         &self,
         kind: Kind,
         work: impl FnOnce(&Connection) -> Result<T, OpError> + Send + 'static,
+        early: Option<Early<T>>,
         after: impl FnOnce(&T) + Send + 'static,
     ) -> Result<T, StoreError> {
         let closed = || StoreError::Closed { path: self.shown.clone() };
         let (reply, answer) = oneshot::channel();
-        let op = Box::new(Work { kind, work: Some(work), value: None, after, reply: Some(reply) });
+        let op = Box::new(Work { kind, work: Some(work), value: None, early, undo: None, after, reply: Some(reply) });
         let sender = self.sender.as_ref().ok_or_else(closed)?;
         sender.send(Queued { op, at: Instant::now() }).map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?

@@ -16,6 +16,14 @@ pub(super) enum Kind {
     Write,
     /// It writes, and nothing visible waits for it: it may join the next transaction.
     Patient,
+    /// It writes, and whoever was told of it early will have something to write soon: the transaction waits for that.
+    Leading,
+}
+
+/// Told what was written before it is stored; told again, should it not be stored after all. Both on the thread.
+pub(super) struct Early<T> {
+    pub(super) tell: Box<dyn FnOnce(&T) + Send>,
+    pub(super) undo: Box<dyn FnOnce() + Send>,
 }
 
 /// A piece of work, its type erased.
@@ -29,6 +37,8 @@ pub(super) struct Work<T, F, A> {
     pub(super) kind: Kind,
     pub(super) work: Option<F>,
     pub(super) value: Option<T>,
+    pub(super) early: Option<Early<T>>,
+    pub(super) undo: Option<Box<dyn FnOnce() + Send>>,
     pub(super) after: A,
     pub(super) reply: Option<oneshot::Sender<Result<T, StoreError>>>,
 }
@@ -45,13 +55,23 @@ where
 
     fn run(&mut self, connection: &Connection) -> Result<(), OpError> {
         if let Some(work) = self.work.take() {
-            self.value = Some(work(connection)?);
+            let value = work(connection)?;
+            if let Some(early) = self.early.take() {
+                (early.tell)(&value);
+                self.undo = Some(early.undo);
+            }
+            self.value = Some(value);
         }
         Ok(())
     }
 
     fn finish(self: Box<Self>, outcome: Result<(), StoreError>) {
         let this = *self;
+        if outcome.is_err()
+            && let Some(undo) = this.undo
+        {
+            undo();
+        }
         let answer = match (outcome, this.value) {
             (Ok(()), Some(value)) => {
                 (this.after)(&value);

@@ -1,6 +1,12 @@
 //! Group commit, seen from its callers.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use rusqlite::Connection;
 
@@ -130,4 +136,85 @@ async fn patient_work_is_stored_with_what_comes_next_or_soon_by_itself() {
     let alone = tokio::time::timeout(Duration::from_secs(20), writer.write_patiently(put(3), |_| {})).await;
     assert_eq!(alone, Ok(Ok(3)));
     assert_eq!(writer.read(all).await.expect("read"), [1, 2, 3]);
+}
+
+/// What is told early, and whether it was taken back.
+#[derive(Default)]
+struct Told {
+    told: AtomicBool,
+    undone: AtomicBool,
+}
+
+/// Fails when the transaction is committed, not before.
+fn spoil(connection: &Connection) -> Result<(), OpError> {
+    connection.execute_batch(
+        "CREATE TABLE parent (id INTEGER PRIMARY KEY);
+         CREATE TABLE child (id INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED);
+         INSERT INTO child VALUES (1);",
+    )?;
+    Ok(())
+}
+
+/// Begins a leading write, and waits until it is told of.
+async fn lead(writer: &Arc<Writer>, told: &Arc<Told>) -> tokio::task::JoinHandle<Result<i64, StoreError>> {
+    let (writer, early, late) = (writer.clone(), told.clone(), told.clone());
+    let (began, begun) = tokio::sync::oneshot::channel();
+    let leading = tokio::spawn(async move {
+        let tell = move |number: &i64| {
+            early.told.store(*number == 1, Relaxed);
+            let _ = began.send(());
+        };
+        writer.write_leading(put(1), tell, move || late.undone.store(true, Relaxed)).await
+    });
+    begun.await.expect("told early");
+    leading
+}
+
+/// Also when the machine fails between the two: neither is there without the other.
+#[tokio::test]
+async fn what_a_leading_write_leads_to_shares_its_transaction() {
+    let base = tempfile::tempdir().expect("directory");
+    let (writer, told) = (Arc::new(start(base.path())), Arc::new(Told::default()));
+    let leading = lead(&writer, &told).await;
+    let other = Connection::open(base.path().join("queue.db")).expect("opened");
+    let follower = writer.write(move |connection| Ok((all(connection)?, all(&other)?)));
+    let (ours, theirs) = follower.await.expect("stored");
+    // The disk may have been slow enough for the wait to be over.
+    assert!(ours == [1] && (theirs.is_empty() || theirs == [1]), "{ours:?} {theirs:?}");
+    assert_eq!(leading.await.expect("no panic"), Ok(1));
+    assert!(!told.undone.load(Relaxed));
+}
+
+#[tokio::test]
+async fn a_leading_write_to_which_nothing_is_added_is_stored_soon() {
+    let base = tempfile::tempdir().expect("directory");
+    let (writer, told) = (Arc::new(start(base.path())), Arc::new(Told::default()));
+    let stored = async { lead(&writer, &told).await.await.expect("no panic") };
+    assert_eq!(tokio::time::timeout(Duration::from_secs(20), stored).await, Ok(Ok(1)));
+    assert_eq!(writer.read(all).await.expect("read"), [1]);
+}
+
+#[tokio::test]
+async fn a_leading_write_that_is_not_stored_after_all_is_taken_back_with_what_came_of_it() {
+    let base = tempfile::tempdir().expect("directory");
+    let (writer, told) = (Arc::new(start(base.path())), Arc::new(Told::default()));
+    // Holds the thread up, so that what follows shares a transaction.
+    let (go, gate) = std::sync::mpsc::channel::<()>();
+    writer.post(move |_| {
+        let _ = gate.recv();
+        Ok(())
+    });
+    let early = told.clone();
+    let late = told.clone();
+    let leading = writer.write_leading(
+        put(1),
+        move |_| early.told.store(true, Relaxed),
+        move || late.undone.store(true, Relaxed),
+    );
+    let spoiled = writer.write(spoil);
+    let release = async { go.send(()).expect("waits") };
+    let (leading, spoiled, ()) = tokio::join!(leading, spoiled, release);
+    assert!(leading.is_err() && spoiled.is_err(), "{leading:?} {spoiled:?}");
+    assert!(told.told.load(Relaxed) && told.undone.load(Relaxed));
+    assert!(writer.read(all).await.expect("read").is_empty());
 }

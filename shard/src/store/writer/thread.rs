@@ -22,8 +22,10 @@ use super::{
 /// At most this many pieces of work share a transaction.
 const BATCH: usize = 512;
 /// How long patient work waits for company, and how much of it at most.
-const PATIENCE: Duration = Duration::from_millis(4);
+const PATIENCE: Duration = Duration::from_millis(10);
 const PATIENT: usize = 32;
+/// How long a transaction is kept open for what its last write leads to.
+const FOLLOWS: Duration = Duration::from_millis(3);
 /// How long after the last write the WAL is looked at, and how long it may stay. (Written over it is faster than grown.)
 const SETTLE: Duration = Duration::from_secs(3);
 const WAL_KEPT: u64 = 4 << 20;
@@ -37,29 +39,40 @@ pub(super) struct Thread {
     pub(super) waiting: Arc<Waiting>,
 }
 
+/// What waits to be run, oldest first.
+type Batch = VecDeque<Queued>;
+
+fn count(batch: &Batch, kind: Kind) -> usize {
+    batch.iter().filter(|queued| queued.op.kind() == kind).count()
+}
+
+/// Takes what has queued up.
+fn drain(receiver: &Receiver<Queued>, batch: &mut Batch) {
+    while batch.len() < BATCH
+        && let Ok(queued) = receiver.try_recv()
+    {
+        batch.push_back(queued);
+    }
+}
+
 /// Takes what has queued up; while there is nothing but patient work, for a moment also what comes.
-fn gather(receiver: &Receiver<Queued>, first: Queued, batch: &mut VecDeque<Box<dyn Op>>) {
+fn gather(receiver: &Receiver<Queued>, first: Queued, batch: &mut Batch) {
     let until = first.at + PATIENCE;
-    let mut patient = first.op.kind() == Kind::Patient;
-    batch.push_back(first.op);
-    while batch.len() < BATCH {
-        let next = match receiver.try_recv() {
-            Ok(queued) => Some(queued),
-            Err(_) if patient && batch.len() < PATIENT => {
-                receiver.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
-            }
-            Err(_) => None,
-        };
-        let Some(queued) = next else { return };
-        patient &= queued.op.kind() == Kind::Patient;
-        batch.push_back(queued.op);
+    batch.push_back(first);
+    drain(receiver, batch);
+    while batch.len() < PATIENT && count(batch, Kind::Patient) == batch.len() {
+        match receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(queued) => batch.push_back(queued),
+            Err(_) => break,
+        }
+        drain(receiver, batch);
     }
 }
 
 impl Thread {
     /// Until every handle is gone.
     pub(super) fn run(self, receiver: &Receiver<Queued>) {
-        let mut batch = VecDeque::new();
+        let mut batch = Batch::new();
         let mut written = false;
         loop {
             let first = if written {
@@ -81,14 +94,14 @@ impl Thread {
             let since = first.at.saturating_duration_since(self.waiting.started).as_millis() as u64 + 1;
             self.waiting.since.store(since, Ordering::Relaxed);
             gather(receiver, first, &mut batch);
-            if batch.iter().any(|op| op.kind() != Kind::Read) {
+            if count(&batch, Kind::Read) < batch.len() {
                 written = true;
                 while !batch.is_empty() {
-                    self.transaction(&mut batch);
+                    self.transaction(&mut batch, receiver);
                 }
             } else {
                 let ours = self.check_token();
-                for mut op in batch.drain(..) {
+                for Queued { mut op, .. } in batch.drain(..) {
                     let read = |()| op.run(&self.connection).map_err(|error| error.at(&self.path));
                     let outcome = ours.clone().and_then(read);
                     op.finish(outcome);
@@ -130,30 +143,44 @@ impl Thread {
     }
 
     /// Runs what is in the batch in one transaction. What is left in it afterwards must be tried in the next one.
-    fn transaction(&self, batch: &mut VecDeque<Box<dyn Op>>) {
+    fn transaction(&self, batch: &mut Batch, receiver: &Receiver<Queued>) {
         if let Err(error) = self.begin() {
-            batch.drain(..).for_each(|op| op.finish(Err(error.clone())));
+            batch.drain(..).for_each(|queued| queued.op.finish(Err(error.clone())));
             return;
         }
         let alone = batch.len() == 1;
         let mut ran: Vec<(Box<dyn Op>, Result<(), StoreError>)> = Vec::with_capacity(batch.len());
-        while let Some(mut op) = batch.pop_front() {
-            let outcome = if alone || op.kind() == Kind::Read {
+        let mut leads: Option<Instant> = None;
+        loop {
+            let Some(Queued { mut op, .. }) = batch.pop_front() else {
+                // Nothing is left but what the last leading write may lead to.
+                let Some(until) = leads.filter(|_| ran.len() < BATCH) else { break };
+                match receiver.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                    Ok(queued) => batch.push_back(queued),
+                    Err(_) => break,
+                }
+                drain(receiver, batch);
+                continue;
+            };
+            let kind = op.kind();
+            let outcome = if (alone && ran.is_empty()) || kind == Kind::Read {
                 op.run(&self.connection).map_err(|error| error.at(&self.path))
             } else {
                 self.in_savepoint(&mut op)
             };
-            if let Err(error) = &outcome
-                && self.connection.is_autocommit()
-            {
+            match kind {
+                Kind::Leading if outcome.is_ok() => leads = Some(Instant::now() + FOLLOWS),
+                Kind::Write => leads = None,
+                _ => {}
+            }
+            let failed = outcome.as_ref().err().cloned();
+            ran.push((op, outcome));
+            if let Some(error) = failed.filter(|_| self.connection.is_autocommit()) {
                 // The whole transaction is gone, and with it what had gone well.
                 self.checkpoint();
-                let error = error.clone();
-                ran.push((op, outcome));
                 ran.into_iter().for_each(|(op, outcome)| op.finish(Err(outcome.err().unwrap_or(error.clone()))));
                 return;
             }
-            ran.push((op, outcome));
         }
         let committed = if ran.iter().any(|(_, outcome)| outcome.is_ok()) {
             self.statement("COMMIT").inspect_err(|_| self.rollback())

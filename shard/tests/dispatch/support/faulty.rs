@@ -107,6 +107,14 @@ impl<P: Queue> Queue for Faulty<P> {
         Ok(Box::new(FaultyConsumer { consumer, queue, faults, journal }))
     }
 
+    async fn consume_past_stragglers(
+        &self,
+        queue: QueueName,
+        prefetch: u16,
+    ) -> Result<Option<Box<dyn Consumer>>, QueueError> {
+        self.port.consume_past_stragglers(queue, prefetch).await
+    }
+
     async fn publish(&self, queue: QueueName, message: Message) -> Result<(), QueueError> {
         self.around("publish", |fault| queue_fault(fault, queue), self.port.publish(queue, message)).await
     }
@@ -124,6 +132,12 @@ impl<P: Queue> Queue for Faulty<P> {
     async fn forward(&self, receipt: Receipt, to: QueueName, message: Message) -> Result<(), QueueError> {
         self.journal.note(format!("forwards {} to {to}", name(&message)));
         self.around("forward", |fault| queue_fault(fault, to), self.port.forward(receipt, to, message)).await
+    }
+
+    async fn forward_straggler(&self, receipt: Receipt, to: QueueName, message: Message) -> Result<(), QueueError> {
+        self.journal.note(format!("forwards {} to the stragglers of {to}", name(&message)));
+        let forward = self.port.forward_straggler(receipt, to, message);
+        self.around("forward", |fault| queue_fault(fault, to), forward).await
     }
 
     async fn park(&self, receipt: Receipt, lane: &Lane, seq: u64, message: Message) -> Result<(), QueueError> {
@@ -177,6 +191,18 @@ impl<P: Registry> Registry for Faulty<P> {
         self.port.layout().await
     }
 
+    async fn layout_before(&self) -> Result<Option<u32>, RegistryError> {
+        self.port.layout_before().await
+    }
+
+    async fn swept(&self, shards: u32) -> Result<u64, RegistryError> {
+        self.port.swept(shards).await
+    }
+
+    async fn mark_swept(&self, shard: u32, epoch: u64) -> Result<(), RegistryError> {
+        self.port.mark_swept(shard, epoch).await
+    }
+
     async fn claim(
         &self,
         holder: &Holder,
@@ -226,6 +252,34 @@ impl<P: Registry> Registry for Faulty<P> {
 
     async fn count_deaths(&self, jobs: &[(ChannelId, JobId)], at_most: u32) -> Result<Vec<u32>, RegistryError> {
         self.around("count_deaths", registry_fault, self.port.count_deaths(jobs, at_most)).await
+    }
+
+    async fn place_events(&self, fence: &Fence, ids: &[Uuid]) -> Result<Vec<Option<u64>>, RegistryError> {
+        self.around("place_events", registry_fault, self.port.place_events(fence, ids)).await
+    }
+
+    async fn events_stored(&self, fence: &Fence, ids: &[Uuid], offset: Option<i64>) -> Result<(), RegistryError> {
+        self.around("events_stored", registry_fault, self.port.events_stored(fence, ids, offset)).await
+    }
+
+    async fn read_to(&self, channel: ChannelId) -> Result<Option<i64>, RegistryError> {
+        self.port.read_to(channel).await
+    }
+
+    async fn mark_events(&self, marks: &[(Uuid, Option<String>)]) -> Result<(), RegistryError> {
+        self.around("mark_events", registry_fault, self.port.mark_events(marks)).await
+    }
+
+    async fn event_marks(&self, ids: &[Uuid]) -> Result<Vec<Option<String>>, RegistryError> {
+        self.port.event_marks(ids).await
+    }
+
+    async fn note(&self, outbox: &str, key: &str, note: Option<&str>) -> Result<(), RegistryError> {
+        self.port.note(outbox, key, note).await
+    }
+
+    async fn notes(&self, outbox: &str) -> Result<Vec<(String, String)>, RegistryError> {
+        self.port.notes(outbox).await
     }
 }
 

@@ -227,7 +227,9 @@ impl Life {
         }
         if shard.index == 0 {
             let stamp = self.progress.register("stragglers", Duration::from_secs(30));
-            work.spawn(Stragglers::new(context.clone()).run(stamp, self.stop.clone()));
+            work.spawn(
+                Stragglers::new(context.clone(), 1, [0; 3], CancellationToken::new()).run(stamp, self.stop.clone()),
+            );
         }
         while let Some(ended) = work.join_next().await {
             ended.expect("no loop panics");

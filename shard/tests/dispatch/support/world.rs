@@ -207,6 +207,13 @@ impl World {
         self.all().await.parked
     }
 
+    /// How often the one parked job of the bare queues was tried, as it is stored with it.
+    pub(crate) fn stored_attempts(&self) -> Option<u64> {
+        let file = rusqlite::Connection::open(self.dir.path().join("queue.db")).expect("the queue's file");
+        let headers: Option<String> = file.query_row("SELECT headers FROM parked", [], |row| row.get(0)).ok()?;
+        serde_json::from_str::<serde_json::Value>(&headers?).expect("headers")["attempts"].as_u64()
+    }
+
     /// Waits until nothing waits anywhere.
     pub(crate) async fn empties(&self) {
         eventually("empty queues", async || self.left().await == 0).await;

@@ -1,6 +1,7 @@
 //! The AMQP adapter: the suite on a real RabbitMQ, and what only it promises.
 
 mod faults;
+mod outbox;
 mod own;
 mod parked;
 mod proxy;

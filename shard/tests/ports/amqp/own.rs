@@ -287,3 +287,68 @@ async fn headers_of_a_producer_are_kept_through_every_move() {
     assert!(queue.replay(OWN, letter.number, OWN).await.expect("replayed"));
     assert_eq!(next(&mut consumer).await.message.headers.foreign, foreign);
 }
+
+/// Contract: Q6, Q7. Jobs of another layout are older than all that producers write by the new one.
+#[tokio::test]
+async fn stragglers_are_read_before_the_queue_itself_and_late_ones_beside_it() {
+    let host = Host::fresh(Use::Beside);
+    let (zero, one) = (host.queue(), host.queue());
+    zero.declare(OTHER).await.expect("declared");
+    one.declare(OWN).await.expect("declared");
+    for number in 0..5 {
+        one.publish(OWN, Message::new(format!("new {number}"))).await.expect("published");
+        zero.publish(OTHER, Message::new(format!("old {number}"))).await.expect("published");
+    }
+    let mut leaving = zero.consume(OTHER, 10).await.expect("consumes");
+    for _ in 0..4 {
+        let Delivery { receipt, message, .. } = next(&mut leaving).await;
+        zero.forward_straggler(receipt, OWN, message).await.expect("forwarded");
+    }
+    assert_eq!(one.depth(OWN).await.expect("counted").ready, 9);
+    // So few at a time that the stragglers take several rounds.
+    let mut consumer = one.consume(OWN, 2).await.expect("consumes");
+    let mut seen = Vec::new();
+    for _ in 0..9 {
+        let delivery = next(&mut consumer).await;
+        seen.push(text(&delivery));
+        one.ack(delivery.receipt).await.expect("acked");
+    }
+    let expected: Vec<String> =
+        (0..4).map(|number| format!("old {number}")).chain((0..5).map(|number| format!("new {number}"))).collect();
+    assert_eq!(seen, expected);
+    let Delivery { receipt, message, .. } = next(&mut leaving).await;
+    zero.forward_straggler(receipt, OWN, message).await.expect("forwarded");
+    let late = next(&mut consumer).await;
+    assert_eq!(text(&late), "old 4");
+    // It is parked, and comes back, like any other of the queue.
+    one.park(late.receipt, &lane(1), 1, late.message).await.expect("parked");
+    let parked = one.unpark(OWN, &lane(1), 5).await.expect("unparked");
+    assert_eq!(parked.iter().map(text).collect::<Vec<_>>(), ["old 4"]);
+    assert_eq!(one.depth(OWN).await.expect("counted").ready, 0);
+}
+
+/// Contract: Q2, Q7.
+#[tokio::test]
+async fn a_straggler_that_was_out_when_its_process_died_comes_first_again() {
+    let host = Host::fresh(Use::Beside);
+    let zero = host.queue();
+    zero.declare(OTHER).await.expect("declared");
+    zero.declare(OWN).await.expect("declared");
+    zero.publish(OWN, Message::new("new")).await.expect("published");
+    zero.publish(OTHER, Message::new("old")).await.expect("published");
+    let mut leaving = zero.consume(OTHER, 10).await.expect("consumes");
+    let Delivery { receipt, message, .. } = next(&mut leaving).await;
+    zero.forward_straggler(receipt, OWN, message).await.expect("forwarded");
+    let way = Proxy::to(host.broker.port()).await;
+    let dies = Arc::new(AmqpQueue::new(config(&host.url(way.port()))));
+    let mut consumer = dies.consume(OWN, 10).await.expect("consumes");
+    assert_eq!(text(&next(&mut consumer).await), "old");
+    assert_eq!(text(&next(&mut consumer).await), "new");
+    std::mem::forget((consumer, dies));
+    drop(way);
+    let next_life = host.queue();
+    let mut consumer = next_life.consume(OWN, 10).await.expect("consumes");
+    let (first, second) = (next(&mut consumer).await, next(&mut consumer).await);
+    assert_eq!([text(&first), text(&second)], ["old", "new"]);
+    assert!(first.redelivered && second.redelivered);
+}

@@ -5,6 +5,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Command, Stdio},
+    sync::Arc,
 };
 
 use rand::Rng;
@@ -43,13 +44,23 @@ async fn work(dir: &Path, incarnation: u64) {
     let mut number = incarnation * 1_000_000;
     said("begins");
     loop {
-        for _ in 0..3 {
+        for _ in 0..2 {
             number += 1;
             queue.publish(name, Message::new(number.to_string())).await.expect("published");
             said(&format!("published {number}"));
         }
-        outbox.append(batch(1, 1, &[&number.to_string()], Some(number as i64)), &[]).await.expect("stored");
-        said(&format!("offset {number}"));
+        // What is stored behind a leading write is never there without it, whether or not that one was answered by then.
+        number += 1;
+        let leading = queue.publish_guarded(name, Message::new(number.to_string()));
+        let told = Arc::new(|_| {});
+        let following = async {
+            let batch = batch(1, 1, &[&number.to_string()], Some(number as i64));
+            outbox.append_leading(batch, &[], told).await.expect("stored");
+            said(&format!("published {number}"));
+            said(&format!("offset {number}"));
+        };
+        let (published, ()) = tokio::join!(leading, following);
+        published.expect("published");
         for _ in 0..2 {
             let delivery = consumer.next().await.expect("there").expect("delivered");
             let body = text(&delivery);

@@ -45,7 +45,7 @@ impl OutboxHarness for Slot {
     }
 }
 
-outbox_suite!(Slot::new());
+outbox_suite!(async { Some(Slot::new().await) });
 
 /// Contract: C1, E1. A stopped process that wakes after its successor began.
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use crate::suites::within;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use shard::{
@@ -73,6 +74,23 @@ pub(crate) async fn events_get_a_place_without_gaps_in_their_channel(mut harness
     let positions = |stored: &[Stored]| stored.iter().map(|stored| stored.position).collect::<Vec<_>>();
     assert_eq!(positions(&found[..2]), positions(&first));
     assert_eq!(seqs(&outbox.open(found[1].position, 2).await.expect("read")), [1, 3]);
+}
+
+/// Contract: E1.
+pub(crate) async fn what_leads_to_more_is_stored_and_told_of_once(mut harness: impl OutboxHarness) {
+    let outbox = harness.start().await;
+    let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+    for _ in 0..2 {
+        let heard = heard.clone();
+        let told = Arc::new(move |stored: Vec<Stored>| heard.lock().expect("heard").extend(stored));
+        outbox.append_leading(batch(1, 1, &["a", "b"], Some(7)), &BOTH, told).await.expect("stored");
+    }
+    let heard = std::mem::take(&mut *heard.lock().expect("heard"));
+    assert_eq!(seqs(&heard), [1, 2]);
+    let place = |stored: &Stored| (stored.position, stored.event.clone(), stored.open.clone());
+    let stored = open(&outbox).await;
+    assert_eq!(heard.iter().map(place).collect::<Vec<_>>(), stored.iter().map(place).collect::<Vec<_>>());
+    assert_eq!(outbox.offset(channel(1)).await.expect("read"), Some(7));
 }
 
 /// Contract: E1.
@@ -198,10 +216,24 @@ pub(crate) async fn what_has_no_destination_is_kept_for_the_retention_time(mut h
     assert_eq!(seqs(&waiting), [4]);
     assert_eq!(outbox.prune(day).await.expect("pruned"), 0);
     harness.advance(day / 2 + Duration::from_secs(1)).await;
-    assert_eq!(outbox.prune(day).await.expect("pruned"), 2);
+    prunes(&outbox, day, 2).await;
     harness.advance(day * 30).await;
-    assert_eq!(outbox.prune(day).await.expect("pruned"), 1);
+    prunes(&outbox, day, 1).await;
     assert_eq!(open(&outbox).await.len(), 1, "what waits for a destination is never pruned");
+}
+
+/// So many go, be it not all at once: what somebody has just looked at may be on its way back to its place.
+async fn prunes(outbox: &Arc<dyn Outbox>, older_than: Duration, expected: u64) {
+    let mut pruned = 0;
+    within("all to go", async {
+        while pruned < expected {
+            pruned += outbox.prune(older_than).await.expect("pruned");
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(pruned, expected);
+    assert_eq!(outbox.prune(older_than).await.expect("pruned"), 0);
 }
 
 /// Contract: E1.
@@ -264,6 +296,7 @@ macro_rules! outbox_suite {
     ($harness:expr) => {
         outbox_suite!(@ $harness,
             events_get_a_place_without_gaps_in_their_channel,
+            what_leads_to_more_is_stored_and_told_of_once,
             an_event_told_again_is_stored_once,
             the_offset_is_stored_with_its_events_or_not_at_all,
             an_event_stays_until_each_destination_is_done_with,
@@ -278,7 +311,8 @@ macro_rules! outbox_suite {
         $(
             #[tokio::test]
             async fn $name() {
-                crate::suites::outbox::$name($harness.await).await;
+                let Some(harness) = $harness.await else { return };
+                crate::suites::outbox::$name(harness).await;
             }
         )*
     };

@@ -4,9 +4,9 @@
 //! about themselves.
 
 mod ledger;
+mod networks;
 mod population;
 mod summary;
-mod telegram;
 #[cfg(feature = "whatsapp")]
 mod whatsapp;
 
@@ -16,12 +16,25 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub use ledger::Outcome;
+pub use networks::{SlackApps, TelegramBots};
 pub use summary::Summary;
+#[cfg(feature = "whatsapp")]
+pub use whatsapp::WhatsAppAccounts;
 
-use crate::{
-    TimedOut,
-    telegram::{BotHandle, Telegram},
-};
+/// Bots on one platform, as people who chat with them need it. Bots and people are known by their numbers.
+pub trait Network: Send {
+    /// How many bots there are.
+    fn bots(&self) -> usize;
+
+    /// A person says something to a bot, in the conversation that is theirs alone.
+    fn say(&mut self, bot: usize, person: usize, text: &str);
+
+    /// From now on `heard` is told of each message of a bot to a person. It is quick and calls nothing of the network.
+    fn listen(&mut self, heard: Heard);
+}
+
+/// Told which bot said what to which person.
+pub type Heard = Box<dyn Fn(usize, usize, &str) + Send + Sync>;
 
 /// How people chat.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,8 +83,6 @@ impl Plan {
 pub struct Told {
     /// Which bot, by its place in the list given to [`Traffic::start`].
     pub bot: usize,
-    /// The chat.
-    pub chat: i64,
     /// What the bot wrote.
     pub text: String,
     /// How that is judged.
@@ -86,47 +97,11 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Lets people chat with these bots, and tells of each answer.
-    pub fn start(
-        telegram: &Telegram,
-        bots: &[BotHandle],
-        plan: Plan,
-        told: impl FnMut(&Told) + Send + 'static,
-    ) -> Self {
-        let (chats, answers) = telegram::chats(telegram, bots, plan.users_per_bot);
-        Self::among(population::Population::new(chats, answers, plan, Box::new(told)))
-    }
-
-    /// Lets people chat with these accounts on WhatsApp, whose devices answer, and tells of each answer.
-    #[cfg(feature = "whatsapp")]
-    pub fn start_whatsapp(
-        whatsapp: &crate::whatsapp::WhatsApp,
-        accounts: &[crate::whatsapp::Phone],
-        plan: Plan,
-        told: impl FnMut(&Told) + Send + 'static,
-    ) -> Self {
-        let (chats, answers) = whatsapp::chats(whatsapp, accounts, plan.users_per_bot);
-        Self::among(population::Population::new(chats, answers, plan, Box::new(told)))
-    }
-
-    fn among(population: population::Population) -> Self {
+    /// Lets people chat with the bots of these networks, in their order, and tells of each answer.
+    pub fn start(networks: Vec<Box<dyn Network>>, plan: Plan, told: impl FnMut(&Told) + Send + 'static) -> Self {
         let stop = CancellationToken::new();
+        let population = population::Population::new(networks, plan, Box::new(told));
         Self { task: tokio::spawn(population.chat(stop.clone())), stop }
-    }
-
-    /// From all bots connected (at most `connect` is waited for that) people chat for so long; then as [`Self::stop`].
-    pub async fn run(
-        telegram: &Telegram,
-        bots: &[BotHandle],
-        plan: Plan,
-        connect: Duration,
-        chat: Duration,
-        told: impl FnMut(&Told) + Send + 'static,
-    ) -> Result<Summary, TimedOut> {
-        telegram.wait_for_polls(bots.len(), connect).await?;
-        let traffic = Self::start(telegram, bots, plan, told);
-        tokio::time::sleep(chat).await;
-        Ok(traffic.stop().await)
     }
 
     /// Nothing new is sent; what is under way is awaited for the plan's grace.

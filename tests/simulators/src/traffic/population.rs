@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
+    collections::BinaryHeap,
     time::{Duration, Instant},
 };
 
@@ -10,51 +10,33 @@ use rand::Rng;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Outcome, Plan, Summary, Told, ledger::Ledger};
+use super::{Network, Outcome, Plan, Summary, Told, ledger::Ledger};
 
 /// How far a rate may fall behind and still be caught up with.
 const CATCH_UP: Duration = Duration::from_millis(200);
 
-/// What somebody at the other end wrote, as it was shown.
-pub(super) struct Answer {
-    /// Who wrote, by the id that the platform has for them.
-    pub(super) bot: i64,
-    /// In which chat.
-    pub(super) chat: i64,
-    pub(super) text: String,
-    pub(super) at: Instant,
-}
+/// A bot among all of them.
+type Bot = usize;
 
-/// A person's side of a private chat.
-pub(super) trait Voice: Send {
-    /// Says something without waiting for what becomes of it.
-    fn say(&self, text: &str);
-}
-
-/// A chat between a person and whoever answers there.
-pub(super) struct Chat {
-    /// Who answers, by place.
-    pub(super) place: usize,
-    /// Who answers, by the id that the platform has for them.
-    pub(super) bot: i64,
-    /// The chat, by the id that the platform has for it.
-    pub(super) chat: i64,
-    pub(super) voice: Box<dyn Voice>,
+struct Answer {
+    bot: Bot,
+    person: usize,
+    text: String,
+    at: Instant,
 }
 
 struct Person {
-    bot: usize,
-    chat: i64,
-    voice: Box<dyn Voice>,
+    bot: Bot,
     sent: u64,
 }
 
 /// All people of one run.
 pub(super) struct Population {
     plan: Plan,
+    networks: Vec<Box<dyn Network>>,
+    /// Which network a bot is on, and where there.
+    bots: Vec<(usize, usize)>,
     people: Vec<Person>,
-    by_chat: HashMap<(i64, i64), usize>,
-    bot_places: HashMap<i64, usize>,
     /// Whose turn comes when; a person is in here once for each message that may be in flight.
     turns: BinaryHeap<Reverse<(Instant, usize)>>,
     answers: mpsc::UnboundedReceiver<Answer>,
@@ -64,33 +46,38 @@ pub(super) struct Population {
 }
 
 impl Population {
-    /// Those in `chats`, who speak in this order when their turns come at once.
-    pub(super) fn new(
-        chats: Vec<Chat>,
-        answers: mpsc::UnboundedReceiver<Answer>,
-        plan: Plan,
-        told: Box<dyn FnMut(&Told) + Send>,
-    ) -> Self {
+    pub(super) fn new(mut networks: Vec<Box<dyn Network>>, plan: Plan, told: Box<dyn FnMut(&Told) + Send>) -> Self {
+        let (heard, answers) = mpsc::unbounded_channel();
+        let mut bots: Vec<(usize, usize)> = Vec::new();
+        for (at, network) in networks.iter_mut().enumerate() {
+            let (heard, before) = (heard.clone(), bots.len());
+            network.listen(Box::new(move |bot, person, text| {
+                // Nobody listens any more once the run is over.
+                let _ = heard.send(Answer { bot: before + bot, person, text: text.to_owned(), at: Instant::now() });
+            }));
+            bots.extend((0..network.bots()).map(|bot| (at, bot)));
+        }
         let now = Instant::now();
         let mut population = Self {
             plan,
+            networks,
+            bots,
             people: Vec::new(),
-            by_chat: HashMap::new(),
-            bot_places: HashMap::new(),
             turns: BinaryHeap::new(),
             answers,
             told,
             ledger: Ledger::default(),
             next_slot: now,
         };
-        for Chat { place, bot, chat, voice } in chats {
-            let person = population.people.len();
-            population.by_chat.insert((bot, chat), person);
-            population.bot_places.insert(bot, place);
-            population.people.push(Person { bot: place, chat, voice, sent: 0 });
-            for _ in 0..population.plan.in_flight.max(1) {
-                let turn = now + population.thinking();
-                population.turns.push(Reverse((turn, person)));
+        // One person of each bot before the second of any: a slow rate still reaches all bots.
+        for _ in 0..population.plan.users_per_bot {
+            for bot in 0..population.bots.len() {
+                let person = population.people.len();
+                population.people.push(Person { bot, sent: 0 });
+                for _ in 0..population.plan.in_flight.max(1) {
+                    let turn = now + population.thinking();
+                    population.turns.push(Reverse((turn, person)));
+                }
             }
         }
         population
@@ -132,21 +119,21 @@ impl Population {
             }
             let person = &mut self.people[index];
             person.sent += 1;
-            let text = format!("message {} of user {} to bot {}", person.sent, person.chat, person.bot + 1);
+            let text = format!("message {} of user {index} to bot {}", person.sent, person.bot + 1);
             self.ledger.say(index, person.sent, text.clone(), Instant::now());
-            person.voice.say(&text);
+            let (network, bot) = self.bots[person.bot];
+            self.networks[network].say(bot, index, &text);
         }
     }
 
     fn hear(&mut self, answer: Answer) {
-        let Some(bot) = self.bot_places.get(&answer.bot).copied() else { return };
-        let person = self.by_chat.get(&(answer.bot, answer.chat)).copied();
-        let outcome = self.ledger.hear(person.unwrap_or(usize::MAX), &answer.text, answer.at);
-        if let (Outcome::Answered { .. }, Some(person)) = (outcome, person) {
+        let known = self.people.get(answer.person).is_some_and(|person| person.bot == answer.bot);
+        let outcome = self.ledger.hear(if known { answer.person } else { usize::MAX }, &answer.text, answer.at);
+        if known && matches!(outcome, Outcome::Answered { .. }) {
             let turn = Instant::now() + self.thinking();
-            self.turns.push(Reverse((turn, person)));
+            self.turns.push(Reverse((turn, answer.person)));
         }
-        (self.told)(&Told { bot, chat: answer.chat, text: answer.text, outcome });
+        (self.told)(&Told { bot: answer.bot, text: answer.text, outcome });
     }
 }
 

@@ -1,51 +1,62 @@
-//! People who chat with accounts on WhatsApp: a phone each, that encrypts what it says.
+//! Accounts on WhatsApp whose devices answer; each person is a phone of their own, that encrypts what it says.
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::HashMap, sync::Arc};
 
-use tokio::sync::mpsc;
-
-use super::population::{Answer, Chat, Voice};
+use super::{Heard, Network};
 use crate::whatsapp::{Phone, WhatsApp};
 
 /// The first person's number; far from those that tests pick by hand.
-const FIRST_NUMBER: i64 = 447_700_000_000;
+const FIRST_NUMBER: u64 = 447_700_000_000;
 
-/// A person who writes to one account.
-struct Person {
-    phone: Phone,
-    account: Arc<str>,
+/// Accounts of a server; each person writes to one of them in a private chat.
+pub struct WhatsAppAccounts {
+    whatsapp: WhatsApp,
+    accounts: Vec<Phone>,
+    people: HashMap<usize, Phone>,
+    heard: Option<Arc<Heard>>,
 }
 
-impl Voice for Person {
-    fn say(&self, text: &str) {
-        self.phone.post(&self.account, text);
+impl std::fmt::Debug for WhatsAppAccounts {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("WhatsAppAccounts").field("accounts", &self.accounts.len()).finish_non_exhaustive()
     }
 }
 
-/// So many people for each account, and what the account's devices write to them.
-pub(super) fn chats(
-    whatsapp: &WhatsApp,
-    accounts: &[Phone],
-    users_per_account: usize,
-) -> (Vec<Chat>, mpsc::UnboundedReceiver<Answer>) {
-    let (heard, answers) = mpsc::unbounded_channel();
-    let mut chats = Vec::new();
-    // One person of each account before the second of any: a slow rate still reaches all accounts.
-    for round in 0..users_per_account {
-        for (place, account) in accounts.iter().enumerate() {
-            let chat = FIRST_NUMBER + i64::try_from(round * accounts.len() + place).unwrap_or_default();
-            let phone = whatsapp.phone(&chat.to_string());
-            let heard = heard.clone();
-            phone.watch(move |received| {
-                let bot = received.from.number.parse().unwrap_or_default();
-                let text = received.text.clone().unwrap_or_default();
-                // Nobody listens any more once the run is over.
-                let _ = heard.send(Answer { bot, chat, text, at: Instant::now() });
-            });
-            let bot = account.number().parse().unwrap_or_default();
-            let voice = Box::new(Person { phone, account: account.number().into() });
-            chats.push(Chat { place, bot, chat, voice });
-        }
+impl WhatsAppAccounts {
+    /// These accounts.
+    pub fn new(whatsapp: &WhatsApp, accounts: &[Phone]) -> Self {
+        Self { whatsapp: whatsapp.clone(), accounts: accounts.to_vec(), people: HashMap::new(), heard: None }
     }
-    (chats, answers)
+
+    /// The phone of a person who has not spoken yet hears what the account says to it.
+    fn person(&mut self, account: usize, person: usize) -> &Phone {
+        let (whatsapp, accounts, heard) = (&self.whatsapp, &self.accounts, &self.heard);
+        self.people.entry(person).or_insert_with(|| {
+            let phone = whatsapp.phone(&(FIRST_NUMBER + person as u64).to_string());
+            if let Some(heard) = heard.clone() {
+                let number = accounts[account].number().to_owned();
+                phone.watch(move |received| {
+                    if received.from.number == number {
+                        heard(account, person, received.text.as_deref().unwrap_or_default());
+                    }
+                });
+            }
+            phone
+        })
+    }
+}
+
+impl Network for WhatsAppAccounts {
+    fn bots(&self) -> usize {
+        self.accounts.len()
+    }
+
+    fn say(&mut self, bot: usize, person: usize, text: &str) {
+        let number = self.accounts[bot].number().to_owned();
+        self.person(bot, person).post(&number, text);
+    }
+
+    fn listen(&mut self, heard: Heard) {
+        self.heard = Some(Arc::new(heard));
+    }
 }

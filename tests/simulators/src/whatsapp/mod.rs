@@ -23,6 +23,7 @@ mod picture;
 mod query;
 mod receipt;
 mod record;
+mod scanner;
 mod server;
 mod state;
 
@@ -53,6 +54,7 @@ pub use pairing::PairingRefused;
 pub use phone::{Attachment, History, Kind, Old, Phone, PhoneError, Receipt, Received};
 pub use picture::Picture;
 pub use record::{Stanza, Way};
+pub use scanner::Scanner;
 pub use waproto::whatsapp as proto;
 
 use self::server::Server;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use simulators::{
-    traffic::{Plan, Traffic},
+    traffic::{Plan, Traffic, WhatsAppAccounts},
     whatsapp::WhatsApp,
 };
 
@@ -19,7 +19,7 @@ async fn an_echoing_device_answers_each_person_once() {
     let plan =
         Plan { users_per_bot: 3, think: Duration::from_millis(5)..=Duration::from_millis(20), ..Plan::default() };
     let (answered, mut answers) = tokio::sync::mpsc::unbounded_channel();
-    let traffic = Traffic::start_whatsapp(&whatsapp, &[account], plan, move |told| {
+    let traffic = Traffic::start(vec![Box::new(WhatsAppAccounts::new(&whatsapp, &[account]))], plan, move |told| {
         let _ = answered.send(told.outcome);
     });
     let echo = async {

@@ -88,3 +88,19 @@ fn news_during_a_reading_are_read_again() {
     read(&mut state, &plan, 0);
     assert!(matches!(state.step(1), Step::Read(_)));
 }
+
+/// Contract: Q2. What was given out before it was stored, and then was not: whatever this session knows is void.
+#[test]
+fn a_row_that_is_not_there_after_all_ends_the_session() {
+    let mut state = State::default();
+    state.begin(1, 10, 0, 0, NONE);
+    assert_eq!(deliver(&mut state, 1), Some((1, false)));
+    assert_eq!(deliver(&mut state, 1), None);
+    state.published(2, &message(2));
+    state.revoke();
+    assert!(matches!(state.step(1), Step::Replaced));
+    assert!(!state.is_out(1, 1, false), "nothing of it can be settled");
+    state.begin(2, 10, 0, 17, NONE);
+    let Step::Read(plan) = state.step(2) else { panic!("a new one reads from the beginning") };
+    assert_eq!(plan.after, 0);
+}

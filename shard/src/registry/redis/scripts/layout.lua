@@ -11,6 +11,9 @@ if not layout and seen_count == count then
 else
   epoch = math.max(layout and layout.epoch or 0, seen_epoch) + 1
 end
+if layout and layout.shard_count ~= count then
+  redis.call('SET', PREFIX .. 'layout_before', text(layout.shard_count))
+end
 local published = '{"shard_count":' .. text(count) .. ',"epoch":' .. text(epoch) .. '}'
 redis.call('SET', PREFIX .. 'layout', published)
 return published

@@ -20,6 +20,8 @@ pub(super) struct MemoryOutbox {
     pub(super) away: AtomicBool,
     /// How many outcomes could not.
     pub(super) missed: AtomicUsize,
+    /// Something came into view.
+    pub(super) news: tokio::sync::Notify,
 }
 
 impl MemoryOutbox {
@@ -79,6 +81,10 @@ impl Outbox for MemoryOutbox {
         let rows = self.rows.lock().expect("rows");
         let open = rows.range(after + 1..).map(|(_, stored)| stored).filter(|stored| !stored.open.is_empty());
         Ok(open.take(limit).cloned().collect())
+    }
+
+    async fn news(&self) {
+        self.news.notified().await;
     }
 
     async fn delivered(&self, position: u64, destination: Destination) -> Result<(), OutboxError> {

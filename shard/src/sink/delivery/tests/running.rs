@@ -132,6 +132,24 @@ async fn what_nobody_told_of_is_found() {
     assert_eq!(rig.replies.ids().len(), 2);
 }
 
+/// An outbox on a broker learns of what others put there, or of what it had set aside.
+#[tokio::test]
+async fn what_the_outbox_has_news_of_is_looked_for_at_once() {
+    // No time passes: nothing is found by looking from time to time.
+    let clock = crate::clock::ManualClock::at(1_900_000_000_000);
+    let rig = Rig::new().handler(1, HandlerSettings::Echo);
+    let delivery = Delivery { clock: Arc::new(clock), ..rig.delivery() }.start(&Progress::default());
+    let delivery = delivery.expect("started");
+    rig.store(&delivery, vec![text(1, "chat", "told")], &[Handler]).await;
+    rig.drained().await;
+    let untold =
+        Batch { fence: Fence { channel: channel(1), token: 1 }, events: vec![text(1, "chat", "untold")], offset: None };
+    rig.outbox.append(untold, &[Handler]).await.expect("stored");
+    rig.outbox.news.notify_one();
+    rig.drained().await;
+    assert_eq!(rig.replies.ids().len(), 2);
+}
+
 /// Contract: E1. An endpoint that was dead is served again as soon as it answers, from the store.
 #[tokio::test]
 async fn what_piled_up_is_delivered_once_the_endpoint_is_back() {

@@ -1,9 +1,14 @@
 //! The statements on events. Each runs inside a transaction of the file's writer.
 
+use std::sync::atomic::Ordering;
+
 use rusqlite::{Connection, OptionalExtension, Row, types::ValueRef};
 use uuid::Uuid;
 
-use super::super::super::{DeadEvent, Destination, Scope, Stored};
+use super::{
+    super::super::{DeadEvent, Destination, Scope, Stored},
+    Append, Places,
+};
 use crate::{
     event::Event,
     identity::ChannelId,
@@ -52,20 +57,15 @@ fn channel(connection: &Connection, fence: &Fence) -> Result<Channel, OpError> {
 }
 
 /// Stores the events that are new; the place and position of each of them.
-pub(super) fn append(
-    connection: &Connection,
-    fence: &Fence,
-    offset: Option<i64>,
-    events: &[(Uuid, Vec<u8>)],
-    destinations: (Option<i64>, Option<i64>),
-    now_ms: i64,
-) -> Result<Vec<Option<(u64, u64)>>, OpError> {
+pub(super) fn append(connection: &Connection, batch: &Append) -> Result<Places, OpError> {
+    let Append { fence, offset, encoded: events, columns: destinations, now_ms, told_to } = batch;
     let channel_key = key(fence.channel);
     let before = channel(connection, fence)?;
     let mut seq = before.seq;
     let mut places = Vec::with_capacity(events.len());
     if !events.is_empty() {
-        let mut seen = Seen::begin(connection, now_ms)?;
+        let mut seen = Seen::begin(connection, *now_ms)?;
+        seen.last_position = seen.last_position.max(told_to.load(Ordering::Relaxed));
         for (id, event) in events {
             let id = id.as_bytes();
             if !seen.remember(connection, id)? {
@@ -74,7 +74,7 @@ pub(super) fn append(
             }
             seq += 1;
             let position = seen.next_position();
-            if destinations == (None, None) {
+            if *destinations == (None, None) {
                 let sql = "INSERT INTO kept (position, id, channel, seq, at_ms, event) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
                 connection.prepare_cached(sql)?.execute((position, id, channel_key, seq, now_ms, event))?;
             } else {
@@ -94,10 +94,11 @@ pub(super) fn append(
             }
             places.push(Some((seq as u64, position as u64)));
         }
+        told_to.store(seen.last_position, Ordering::Relaxed);
         seen.end(connection)?;
     }
     let token = fence.token as i64;
-    let read_to = offset.or(before.read_to);
+    let read_to = (*offset).or(before.read_to);
     if !before.stored || (token, seq, read_to) != (before.token, before.seq, before.read_to) {
         let sql = "INSERT INTO channels (channel, token, seq, read_to) VALUES (?1, ?2, ?3, ?4)
                    ON CONFLICT DO UPDATE SET token = excluded.token, seq = excluded.seq, read_to = excluded.read_to";

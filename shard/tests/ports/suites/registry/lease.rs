@@ -122,6 +122,26 @@ pub(crate) async fn the_layout_epoch_grows_with_each_change_of_the_count(mut har
     assert_eq!(registry.layout().await.expect("read"), Some(Layout { shard_count: 2, epoch: last }));
 }
 
+/// Contract: Q7.
+pub(crate) async fn an_epoch_is_swept_when_all_its_shards_have_said_so_and_the_next_one_is_not(
+    mut harness: impl RegistryHarness,
+) {
+    let (registry, _) = harness.start().await;
+    let swept = async |shards| registry.swept(shards).await.expect("read");
+    assert_eq!(swept(2).await, 0);
+    let first = registry.publish_layout(2).await.expect("published").epoch;
+    registry.mark_swept(1, first).await.expect("marked");
+    assert_eq!(swept(2).await, 0, "the other one has not");
+    registry.mark_swept(0, first).await.expect("marked");
+    assert_eq!(swept(2).await, first);
+    assert_eq!(registry.publish_layout(2).await.expect("published").epoch, first);
+    assert_eq!(swept(2).await, first, "publishing the same count changes nothing");
+    assert_eq!(registry.layout_before().await.expect("read"), None);
+    let second = registry.publish_layout(3).await.expect("published").epoch;
+    assert_eq!(registry.layout_before().await.expect("read"), Some(2));
+    assert!(swept(3).await < second && swept(2).await < second);
+}
+
 /// Contract: Q3.
 pub(crate) async fn lanes_that_wait_are_known_after_a_restart(mut harness: impl RegistryHarness) {
     let (registry, _) = harness.start().await;

@@ -1,9 +1,10 @@
 //! What every [`Registry`] owes.
 
+mod events;
 mod guard;
 mod lease;
 
-pub(crate) use self::{guard::*, lease::*};
+pub(crate) use self::{events::*, guard::*, lease::*};
 
 use std::{sync::Arc, time::Duration};
 
@@ -81,6 +82,7 @@ macro_rules! registry_suite {
             a_release_of_what_is_somebody_elses_changes_nothing,
             a_successor_takes_over_at_once_from_its_own_earlier_life_alone,
             the_layout_epoch_grows_with_each_change_of_the_count,
+            an_epoch_is_swept_when_all_its_shards_have_said_so_and_the_next_one_is_not,
             lanes_that_wait_are_known_after_a_restart,
             deaths_are_counted_for_each_job_over_restarts,
             a_send_that_was_done_answers_every_later_job_of_its_id,
@@ -89,6 +91,10 @@ macro_rules! registry_suite {
             a_doubt_is_kept_until_it_is_settled,
             another_worker_is_waited_for_only_while_it_provably_lives,
             an_older_token_writes_nothing,
+            a_place_is_given_once_and_none_to_what_is_stored,
+            a_stale_owner_stores_no_event_and_no_offset,
+            ids_of_events_are_known_for_a_day_and_forgotten_in_the_end,
+            marks_and_notes_are_kept_over_restarts_until_they_are_taken_away,
         );
     };
     (@ $harness:expr, $($name:ident,)*) => {
