@@ -35,6 +35,7 @@ const { state, saveCreds } = await baileys.useMultiFileAuthState(process.env.AUT
 const messages = new Map();
 let socket;
 let leaving = false;
+let saved = Promise.resolve();
 
 function describe(message) {
   const content = baileys.extractMessageContent(message.message) ?? {};
@@ -62,9 +63,8 @@ function connect() {
     browser: baileys.Browsers.ubuntu("Chrome"),
     getMessage: async (key) => messages.get(key.id),
   });
-  socket.ev.on("creds.update", async ({ accountSyncCounter }) => {
-    await saveCreds();
-    if (accountSyncCounter) tell({ event: "synced" });
+  socket.ev.on("creds.update", ({ accountSyncCounter }) => {
+    saved = saved.then(saveCreds).then(() => accountSyncCounter && tell({ event: "synced" }));
   });
   socket.ev.on("connection.update", ({ qr, connection, lastDisconnect }) => {
     if (qr) tell({ event: "code", code: qr });
@@ -132,6 +132,8 @@ createInterface({ input: process.stdin })
   .on("close", async () => {
     leaving = true;
     await socket.end(undefined);
+    // Half of its credentials would be none.
+    await saved;
     process.exit(0);
   });
 
