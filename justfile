@@ -7,7 +7,7 @@ default:
 # Form and lints, all crates.
 check:
     cargo fmt --all --check
-    cargo clippy --workspace --all-targets --locked -- -D warnings
+    cargo clippy --workspace --all-targets --features simulators/whatsapp --locked -- -D warnings
 
 # Everything that continuous integration runs. Arguments go to the test runner.
 test *arguments:

@@ -7,4 +7,5 @@ mod groups;
 mod linking;
 mod media;
 mod messages;
+mod process;
 mod traffic;
