@@ -50,3 +50,8 @@ chaos *arguments:
 # The sample configuration, from the code.
 sample-config:
     cargo run --quiet -- check-config --template > packaging/shardvisor.toml
+
+# A release: built twice and compared, a deb and an rpm, the bill of materials, checksums, bars. Wants a committed tree.
+release *arguments:
+    cargo cyclonedx --version >/dev/null || cargo install --locked cargo-cyclonedx
+    packaging/release {{arguments}}
