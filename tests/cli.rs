@@ -48,7 +48,7 @@ fn a_wrong_command_line_is_one_line_and_exit_64() {
         (&["dead", "list", "--queue", "other"], "no queue of shardvisor"),
         (&["channel", "add", "telegram"], "--token-file"),
         (&["channel", "add", "irc", "--token-file", "-"], "expected telegram"),
-        (&["channel", "add", "whatsapp", "--token-file", "-"], "not built into this version"),
+        (&["channel", "add", "whatsapp", "--token-file", "-"], "WhatsApp has no token"),
         (&["channel", "add", "telegram", "--token-file", "-", "--handler", "ftp://u:p@h"], "http: or https: URL"),
     ] {
         let line = fails(&Home::new().run(args), 64);

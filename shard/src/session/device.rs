@@ -135,14 +135,24 @@ impl DeviceSession {
         self.write(move |connection| rows::change(connection, &fence, &changes)).await
     }
 
-    /// Writes under the right; what fails breaks the session.
+    /// Writes under the right; what fails breaks the session, and a broken one writes nothing more: a ratchet that is stored
+    /// later, without the message that moved it, would take that message for one that was seen.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&rusqlite::Connection) -> Result<T, OpError> + Send + 'static,
     ) -> Result<T, LibraryError> {
+        if let Some(why) = self.why.get() {
+            return Err(LibraryError::Database(why.to_string().into()));
+        }
         if !(self.right.held)() {
             return Err(self.fail(SessionError::Fenced(self.channel())));
         }
+        let broken = self.broken.clone();
+        let work = move |connection: &rusqlite::Connection| match broken.is_cancelled() {
+            // It broke while this waited for its turn.
+            true => Err(OpError::Unreadable("the session broke before".to_owned())),
+            false => work(connection),
+        };
         let written = self.store.write(work).await.map_err(|error| self.fail(error.into()))?;
         (self.on_change)(self.own.clone());
         Ok(written)

@@ -16,7 +16,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use whatsapp_rust::{
     Client,
     pair_code::PairCodeOptions,
-    store::{commands::DeviceCommand, persistence_manager::PersistenceManager, traits::Backend},
+    store::{commands::DeviceCommand, error::StoreError, persistence_manager::PersistenceManager, traits::Backend},
     types::events::{Event as Told, EventHandler, EventInterest, EventKind as ToldKind},
     wacore::store::device::DevicePropsOverride,
     waproto::whatsapp::device_props::PlatformType,
@@ -326,6 +326,13 @@ impl<'a> Connection<'a> {
         self.session.why_broken().map_or(Closed::Fenced, |why| closed_by(&why))
     }
 
+    /// Returns when the device is on the disk as it is now. The library's own flush does nothing while its background saver
+    /// is at work on what may be an older state, and does not wait for it.
+    async fn write_down(&self) -> Result<(), StoreError> {
+        self.persistence.modify_device(|_| ()).await;
+        self.persistence.flush().await
+    }
+
     async fn take(
         &mut self,
         seen: Seen,
@@ -343,7 +350,7 @@ impl<'a> Connection<'a> {
                 progress.paired = true;
                 *deadline = Some(Instant::now() + self.shared.config.login_timeout);
                 // The phone believes in this link from now on: it must survive whatever comes next.
-                self.persistence.flush().await.map_err(|_| self.broken())?;
+                self.write_down().await.map_err(|_| self.broken())?;
                 tracing::info!(channel = %self.spec.id, "the device was linked");
             }
             Seen::Code { method, code, seconds } => {
@@ -428,6 +435,8 @@ impl<'a> Connection<'a> {
             if let Some(running) = running {
                 let _ = running.await;
             }
+            // The next connection begins from it. What can't be written breaks the session, and is told by that.
+            let _ = self.write_down().await;
         };
         if timeout(GOOD_ORDER, in_order).await.is_err() {
             tracing::debug!(channel = %self.spec.id, "the connection was cut");

@@ -58,8 +58,9 @@ async fn a_lease_that_can_not_be_proven_lets_nothing_be_written() {
     held.store(false, Ordering::SeqCst);
     session.put_session("a@s", b"2").await.expect_err("not proven");
     held.store(true, Ordering::SeqCst);
-    assert_eq!(session.get_session("a@s").await.unwrap().as_deref(), Some(b"1".as_slice()));
     assert!(session.broken().is_cancelled());
+    session.put_session("a@s", b"3").await.expect_err("what was not stored in between may belong to it");
+    assert_eq!(session.get_session("a@s").await.unwrap().as_deref(), Some(b"1".as_slice()));
 }
 
 /// Contract: C4.

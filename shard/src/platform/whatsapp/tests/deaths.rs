@@ -55,7 +55,7 @@ impl Home {
         in_a_process(async {
             let whatsapp = whatsapp(&this.server, this.dir.path(), this.incarnation);
             let times = this.inbox.times_connected();
-            let _living = live(&whatsapp, &this.inbox, &CancellationToken::new(), spec(None));
+            let _living = live(&whatsapp, &OneLife::of(&this.inbox), &CancellationToken::new(), spec(None));
             this.inbox.wait_connected(times + 1).await;
             this.inbox.die_at(die_at);
             work(this, whatsapp).await

@@ -192,6 +192,53 @@ impl Inbox for TestInbox {
     fn heard(&self) {}
 }
 
+/// The inbox as one process sees it: once that has died, what is left of it in this one gets nothing done.
+pub(super) struct OneLife {
+    inbox: Arc<TestInbox>,
+    fence: Fence,
+}
+
+impl OneLife {
+    pub(super) fn of(inbox: &Arc<TestInbox>) -> Arc<Self> {
+        Arc::new(Self { inbox: inbox.clone(), fence: inbox.fence() })
+    }
+
+    fn lives(&self) -> Result<(), Closed> {
+        if self.inbox.fence() == self.fence { Ok(()) } else { Err(Closed::Fenced) }
+    }
+}
+
+#[async_trait]
+impl Inbox for OneLife {
+    async fn store(&self, events: Vec<Event>, offset: Option<i64>) -> Result<(), Closed> {
+        self.lives()?;
+        self.inbox.store(events, offset).await
+    }
+
+    async fn offset(&self) -> Result<Option<i64>, Closed> {
+        Ok(None)
+    }
+
+    fn held(&self) -> Result<(), Closed> {
+        self.lives()?;
+        self.inbox.held()
+    }
+
+    fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    fn waits_for_person(&self) {
+        self.inbox.waits_for_person();
+    }
+
+    fn connected(&self) {
+        self.inbox.connected();
+    }
+
+    fn heard(&self) {}
+}
+
 pub(super) fn channel() -> ChannelId {
     ChannelId::from_uuid(Uuid::from_u128(0x0198_0000_0000_7000_8000_0000_0000_0007))
 }
@@ -246,7 +293,7 @@ pub(super) struct World {
 
 pub(super) fn live(
     whatsapp: &Arc<Whatsapp>,
-    inbox: &Arc<TestInbox>,
+    inbox: &Arc<impl Inbox>,
     stop: &CancellationToken,
     spec: Arc<ChannelSpec>,
 ) -> JoinHandle<Closed> {
