@@ -33,6 +33,17 @@ bench-slack *arguments:
     cargo build --release --locked -p shardvisor
     cargo run --release --locked -p bench --bin bench-slack -- --daemon target/release/shardvisor --python target/foreign/venv/bin/python --node target/foreign {{arguments}}
 
+# A shard full of linked devices: login, memory, CPU, latency, and a storm of histories. `--channels 100 --storm 10` takes minutes less.
+bench-whatsapp *arguments:
+    cargo build --release --locked -p shardvisor -p bench --features shardvisor/loopback,bench/whatsapp
+    target/release/bench-whatsapp --daemon target/release/shardvisor {{arguments}}
+
+# Encrypted messages read by a device on shardvisor, its session durable, beside one on Baileys: CPU a message of each kind.
+bench-signal *arguments:
+    tests/foreign/install
+    cargo build --release --locked -p shardvisor -p bench --features shardvisor/loopback,bench/whatsapp
+    target/release/bench-signal --daemon target/release/shardvisor --node target/foreign {{arguments}}
+
 # Jobs a second through a shard, every step of each on the disk.
 bench-jobs *arguments:
     cargo run --release --locked -p bench --bin bench-jobs -- {{arguments}}

@@ -2,6 +2,8 @@
 //! simulator, and their figures side by side. Those of jobs: a stand of private servers, and a storm over it.
 
 pub mod chaos;
+#[cfg(feature = "whatsapp")]
+pub mod linked;
 pub mod measure;
 pub mod process;
 pub mod stand;

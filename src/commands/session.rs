@@ -1,15 +1,17 @@
 //! `shardvisor session`: device sessions as an operator moves them. What holds one open is never written behind its back:
-//! the channel must be disabled, and its lease given back.
+//! the channel must be disabled, its lease given back, and is held here meanwhile.
 
-use std::{io::Write, os::unix::fs::OpenOptionsExt, path::Path, sync::Arc};
+use std::{io::Write, os::unix::fs::OpenOptionsExt, path::Path};
 
 use shard::{
     clock::SystemClock,
     identity::ChannelId,
     keyring::Keyring,
+    registry::{Claim, Holder, RENEW_EVERY, RegistryError, Resource},
     session::{Import, TransferError, delete_session, export_session, import_session, read_baileys},
-    store::{BoxStore, Peers},
+    store::Peers,
 };
+use uuid::Uuid;
 
 use crate::{
     cli::Session,
@@ -35,7 +37,6 @@ pub(super) fn run(config: &Config, command: &Session) -> Result<(), Failure> {
                 write(to, &file.map_err(failure)?)
             }
             Session::Import { id, from, baileys, replace } => {
-                at_rest(config, *id).await?;
                 let bytes;
                 let import = match (from, baileys) {
                     (Some(file), _) => {
@@ -54,13 +55,13 @@ pub(super) fn run(config: &Config, command: &Session) -> Result<(), Failure> {
                 };
                 let bucket = bucket(config)?;
                 let (count, bucket) = (config.shard_count, bucket.as_ref());
-                import_session(&peers, count, *id, &keyring, bucket, import, *replace).await.map_err(failure)
+                let work = import_session(&peers, count, *id, &keyring, bucket, import, *replace);
+                at_rest(config, *id, async { work.await.map_err(failure) }).await
             }
             Session::Delete { id } => {
-                at_rest(config, *id).await?;
                 let bucket = bucket(config)?;
-                let deleted = delete_session(&peers, config.shard_count, *id, bucket.as_ref()).await;
-                if deleted.map_err(failure)? {
+                let work = delete_session(&peers, config.shard_count, *id, bucket.as_ref());
+                if at_rest(config, *id, async { work.await.map_err(failure) }).await? {
                     return Ok(());
                 }
                 Err(Failure::GaveUp(format!("channel {id} has no session here")))
@@ -69,17 +70,44 @@ pub(super) fn run(config: &Config, command: &Session) -> Result<(), Failure> {
     })
 }
 
-/// Refuses while the channel may be connected.
-async fn at_rest(config: &Config, id: ChannelId) -> Result<(), Failure> {
+/// Works while nobody can connect the channel, anywhere: it is disabled, and its lease is held here meanwhile.
+async fn at_rest<T>(
+    config: &Config,
+    id: ChannelId,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     let known = channel::all(config).await?.into_iter().find(|channel| channel.id == id);
     if known.is_some_and(|channel| channel.enabled) {
         return Err(Failure::Usage(format!("channel {id} is enabled: `shardvisor channel disable {id}` first")));
     }
-    let shared = BoxStore::open(&config.data_dir, Arc::new(SystemClock)).map_err(store_failure)?;
-    match shared.channel_holder(id).await.map_err(store_failure)? {
-        None => Ok(()),
-        Some(worker) => Err(Failure::GaveUp(format!("channel {id} is still held by {worker}: try again in a moment"))),
-    }
+    let away = |error: RegistryError| Failure::GaveUp(error.to_string());
+    let registry = data::registry(config)?;
+    let holder = Holder { worker: format!("session-command-{}", Uuid::new_v4()), incarnation: 1 };
+    let claims = registry.claim(&holder, &[Resource::Channel(id)], false).await.map_err(away)?;
+    let lease = match claims.into_iter().next() {
+        Some(Claim::Held(lease)) => lease,
+        Some(Claim::Taken { by, .. }) => {
+            let holds = by.worker;
+            return Err(Failure::GaveUp(format!("channel {id} is still held by {holds}: try again in a moment")));
+        }
+        None => return Err(Failure::Internal("the registry did not answer a claim".to_owned())),
+    };
+    let lost = async {
+        loop {
+            tokio::time::sleep(RENEW_EVERY).await;
+            if registry.renew(&holder, &[lease]).await.is_ok_and(|renewal| !renewal.lost.is_empty()) {
+                return;
+            }
+        }
+    };
+    let done = tokio::select! {
+        biased;
+        done = work => done,
+        () = lost => Err(Failure::GaveUp(format!("channel {id} was taken by somebody else meanwhile"))),
+    };
+    // A lease that can't be given back ends by itself.
+    let _ = registry.release(&holder, &[lease]).await;
+    done
 }
 
 /// Writes a file for its owner alone; one that is there stays as it is.

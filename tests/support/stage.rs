@@ -1,5 +1,7 @@
 //! Private servers for whole daemons: a broker with a virtual host of its own, and a Redis, both behind passwords.
 
+#![allow(dead_code, reason = "each test takes from here what it needs")]
+
 use std::{
     io::{BufRead, BufReader, Write},
     net::TcpStream,
@@ -32,7 +34,7 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let mut this = Self { dir: tempfile::tempdir().expect("a directory"), port: 0 };
         let told = this.up();
         let port = told.lines().find_map(|line| line.strip_prefix("PORT=")).expect("a port");
@@ -60,6 +62,10 @@ impl Redis {
 
     pub(crate) fn down(&self) {
         self.script("down", &[]);
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://:{REDIS_PASSWORD}@127.0.0.1:{}/0", self.port)
     }
 
     /// One command, and the bulk that it answers with.
@@ -120,7 +126,7 @@ impl Stage {
     }
 
     pub(crate) fn redis_url(&self) -> String {
-        format!("redis://:{REDIS_PASSWORD}@127.0.0.1:{}/0", self.redis.port)
+        self.redis.url()
     }
 
     /// A home whose daemon stands on these servers; the addresses lie in files.

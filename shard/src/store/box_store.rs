@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use super::{
     OpError, StoreError,
@@ -14,7 +14,7 @@ use super::{
     schema::Kind,
     writer::Writer,
 };
-use crate::{clock::Clock, identity::ChannelId, registry::Resource};
+use crate::clock::Clock;
 
 /// The shared file: leases, layout, directory.
 pub struct BoxStore {
@@ -52,21 +52,6 @@ impl BoxStore {
             })
             .await?;
         Ok(next as u64)
-    }
-
-    /// Which worker holds a channel's connection, as the embedded registry knows it.
-    pub async fn channel_holder(&self, channel: ChannelId) -> Result<Option<String>, StoreError> {
-        let (resource, boot_id) = (Resource::Channel(channel).to_string(), self.boot_id.clone());
-        let now_ms = i64::try_from(self.clock.boottime().as_millis()).unwrap_or(i64::MAX);
-        self.read(move |connection| {
-            // A lease ends with its holder's time, whoever looks.
-            let sql = "SELECT leases.worker FROM leases JOIN holders
-                ON holders.worker = leases.worker AND holders.incarnation = leases.incarnation
-                WHERE leases.resource = ?1 AND holders.boot_id = ?2 AND holders.expires_ms > ?3 AND holders.lost = 0";
-            let mut statement = connection.prepare_cached(sql)?;
-            Ok(statement.query_row((resource, boot_id, now_ms), |row| row.get(0)).optional()?)
-        })
-        .await
     }
 
     /// The data directory.

@@ -1,6 +1,6 @@
 // A linked device on Baileys. WHATSAPP_URL and WHATSAPP_MEDIA_URL say where, WHATSAPP_ROOT_KEY (hex) whose certificates to
-// trust, AUTH_DIR where its state is kept, FOREIGN_DIR where Baileys is installed. One JSON object a line: commands come in,
-// events go out.
+// trust, AUTH_DIR where its state is kept, FOREIGN_DIR where Baileys is installed; with CACHED_KEYS the keys are kept in memory
+// too. One JSON object a line: commands come in, events go out.
 import http from "node:http";
 import https from "node:https";
 import { syncBuiltinESMExports } from "node:module";
@@ -56,7 +56,7 @@ async function open(message) {
 
 function connect() {
   socket = baileys.makeWASocket({
-    auth: state,
+    auth: process.env.CACHED_KEYS ? { creds: state.creds, keys: baileys.makeCacheableSignalKeyStore(state.keys, silent) } : state,
     logger: silent,
     waWebSocketUrl: process.env.WHATSAPP_URL,
     version: [2, 3000, 1],

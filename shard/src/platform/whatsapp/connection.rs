@@ -29,6 +29,7 @@ use super::{
     history::{self, Anchors},
     hook::Hook,
     line::{Line, Link, Standing},
+    runtime::ShardRuntime,
     seen::{self, Seen},
 };
 use crate::{
@@ -103,7 +104,7 @@ pub(super) async fn live(
     if matches!(closed, Closed::LoggedOut { .. }) {
         line.stand(Standing::LoggedOut);
     }
-    if closed != Closed::Fenced {
+    if closed != Closed::Fenced && !opened.session.broken().is_cancelled() {
         shared.sessions.settle(&opened.session).await;
     }
     closed
@@ -164,6 +165,8 @@ struct Connection<'a> {
     client: Arc<Client>,
     persistence: Arc<PersistenceManager>,
     hook: Hook,
+    /// Cancelled when one of the client's tasks has panicked.
+    panicked: CancellationToken,
     seen: UnboundedReceiver<Seen>,
     /// What comes before all that is queued.
     first: Option<Seen>,
@@ -210,8 +213,9 @@ impl<'a> Connection<'a> {
             .with_platform_type(PlatformType::CHROME);
         persistence.process_command(DeviceCommand::SetDeviceProps(props)).await;
         let hook = Hook::new(spec.id, inbox.clone(), Anchors::new(session.clone()));
+        let panicked = CancellationToken::new();
         let built = Client::builder()
-            .with_runtime_arc(shared.runtime.clone())
+            .with_runtime_arc(Arc::new(ShardRuntime { hurry: shared.config.hurry, panicked: panicked.clone() }))
             .with_persistence_manager(persistence.clone())
             .with_transport_factory_arc(shared.transport.clone())
             .with_http_client_arc(shared.http.clone())
@@ -239,6 +243,7 @@ impl<'a> Connection<'a> {
             client,
             persistence,
             hook,
+            panicked,
             seen,
             first: None,
             heard,
@@ -262,6 +267,7 @@ impl<'a> Connection<'a> {
                 biased;
                 () = stop.cancelled() => break Err(Closed::Asked),
                 () = self.session.broken().cancelled() => break Err(self.broken()),
+                () = self.panicked.cancelled() => break Err(Closed::Rejected { reason: "panic".to_owned() }),
                 () = self.hook.stop().cancelled() => break Err(self.hook.refused().unwrap_or(Closed::Fenced)),
                 Some(seen) = next_seen(&mut self.first, &mut self.seen) => {
                     if let Err(closed) = self.take(seen, &mut progress, &mut deadline).await {
@@ -292,6 +298,9 @@ impl<'a> Connection<'a> {
         self.link.hang_up();
         let ended = self.count(ended, &progress, life);
         self.hang_up((!has_ended).then_some(running)).await;
+        if self.link.leaves() {
+            return Err(Closed::LoggedOut { reason: "unlinked on request".to_owned() });
+        }
         // What was decrypted and not stored while it ended is told again; what broke the session meanwhile goes first.
         if self.session.broken().is_cancelled() { Err(self.broken()) } else { ended }
     }
@@ -435,8 +444,10 @@ impl<'a> Connection<'a> {
             if let Some(running) = running {
                 let _ = running.await;
             }
-            // The next connection begins from it. What can't be written breaks the session, and is told by that.
-            let _ = self.write_down().await;
+            if !self.link.leaves() {
+                // The next connection begins from it. What can't be written breaks the session, and is told by that.
+                let _ = self.write_down().await;
+            }
         };
         if timeout(GOOD_ORDER, in_order).await.is_err() {
             tracing::debug!(channel = %self.spec.id, "the connection was cut");

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -21,16 +24,27 @@ pub(super) struct Link {
     pub(super) inbox: Arc<dyn Inbox>,
     /// Messages whose acknowledgement is waited for.
     acks: Mutex<HashMap<String, oneshot::Sender<Option<String>>>>,
+    /// Whether the device is being unlinked on request: its session goes with it.
+    leaving: AtomicBool,
 }
 
 impl Link {
     pub(super) fn new(client: Arc<Client>, session: Arc<DeviceSession>, inbox: Arc<dyn Inbox>) -> Arc<Self> {
-        Arc::new(Self { client, session, inbox, acks: Mutex::default() })
+        Arc::new(Self { client, session, inbox, acks: Mutex::default(), leaving: AtomicBool::new(false) })
     }
 
     /// Refuses to write when the channel can't be proven to be ours at this moment.
     pub(super) fn held(&self) -> Result<(), Failed> {
         self.inbox.held().map_err(|_| Failed::NotConnected)
+    }
+
+    /// The device is about to be unlinked: however the connection ends, that is why.
+    pub(super) fn leave(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn leaves(&self) -> bool {
+        self.leaving.load(Ordering::SeqCst)
     }
 
     /// Waits for the server's word on a message from now on.

@@ -33,13 +33,10 @@ use tokio_util::sync::CancellationToken;
 use url::{Host, Url};
 use whatsapp_rust::{
     transport::TokioWebSocketTransportFactory,
-    wacore::{
-        net::{HttpClient, TransportFactory},
-        runtime::Runtime,
-    },
+    wacore::net::{HttpClient, TransportFactory},
 };
 
-use self::{files::Files, http::MediaHttp, line::Line, runtime::ShardRuntime, send::WhatsappSender};
+use self::{files::Files, http::MediaHttp, line::Line, send::WhatsappSender};
 use super::{Closed, Failed, Inbox, Platform, PlatformKind, Sender};
 use crate::{
     directory::ChannelSpec,
@@ -149,7 +146,6 @@ struct Shared {
     transport: Arc<dyn TransportFactory>,
     http: Arc<dyn HttpClient>,
     web: reqwest::Client,
-    runtime: Arc<dyn Runtime>,
     files: Files,
     lines: Mutex<HashMap<ChannelId, Arc<Line>>>,
     /// Files under way at a time: each takes a thread.
@@ -192,7 +188,6 @@ impl Whatsapp {
             transport: Arc::new(transport),
             http: Arc::new(MediaHttp::new(web.clone(), instead)),
             web,
-            runtime: Arc::new(ShardRuntime { hurry: config.hurry }),
             files: Files::open(&config.media_dir)?,
             lines: Mutex::default(),
             transfers: Semaphore::new(3),
@@ -232,6 +227,7 @@ impl Platform for Whatsapp {
     async fn log_out(&self, spec: &Arc<ChannelSpec>) -> Result<(), Failed> {
         let link = self.shared.line(spec.id).wait(Duration::ZERO).await?;
         link.held()?;
+        link.leave();
         link.client.logout().await;
         let deleted = self.shared.sessions.delete(link.session.right()).await;
         deleted.map_err(|error| Failed::Retry { error: error.to_string(), after: None })

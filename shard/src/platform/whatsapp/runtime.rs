@@ -1,7 +1,10 @@
-//! The library's runtime, on the shard's: one thread does all the work, so that long loops have to give way.
+//! The library's runtime, on the shard's: one thread does all the work, so that long loops have to give way. Each connection has
+//! one of its own, by which it hears of a panic in any of its tasks.
 
-use std::{pin::Pin, time::Duration};
+use std::{panic::AssertUnwindSafe, pin::Pin, time::Duration};
 
+use futures_util::FutureExt as _;
+use tokio_util::sync::CancellationToken;
 use whatsapp_rust::{
     async_trait,
     wacore::runtime::{AbortHandle, Runtime},
@@ -9,20 +12,35 @@ use whatsapp_rust::{
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The runtime that the caller is in. `hurry` divides the client's own waits: 1 but for tests.
+/// The runtime that the caller is in.
 pub(super) struct ShardRuntime {
+    /// Divides the client's own waits: 1 but for tests.
     pub(super) hurry: u32,
+    /// Cancelled when one of the client's tasks has panicked: what it was to do is not done, so that the connection must end.
+    pub(super) panicked: CancellationToken,
+}
+
+impl ShardRuntime {
+    fn watched(&self, work: Work) -> impl Future<Output = ()> + Send + 'static {
+        let panicked = self.panicked.clone();
+        async move {
+            // Nothing of the task is used afterwards.
+            if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+                panicked.cancel();
+            }
+        }
+    }
 }
 
 #[async_trait]
 impl Runtime for ShardRuntime {
     fn spawn(&self, future: Pin<Box<dyn Future<Output = ()> + Send + 'static>>) -> AbortHandle {
-        let handle = tokio::spawn(future);
+        let handle = tokio::spawn(self.watched(future));
         AbortHandle::new(move || handle.abort())
     }
 
     fn spawn_detached(&self, future: Pin<Box<dyn Future<Output = ()> + Send + 'static>>) {
-        tokio::spawn(future);
+        tokio::spawn(self.watched(future));
     }
 
     fn sleep(&self, duration: Duration) -> Work {

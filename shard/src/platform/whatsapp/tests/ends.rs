@@ -71,7 +71,7 @@ async fn a_logout_unlinks_the_device_and_removes_its_session() {
     world.whatsapp.log_out(&spec(None)).await.expect("logged out");
     assert!(world.owner.devices().is_empty());
     let closed = world.ended().await;
-    assert!(matches!(closed, Closed::LoggedOut { .. } | Closed::Asked | Closed::Transient { .. }), "{closed:?}");
+    assert!(matches!(closed, Closed::LoggedOut { .. }), "{closed:?}");
     world.inbox.revive();
     let before = world.inbox.events().len();
     world.again();

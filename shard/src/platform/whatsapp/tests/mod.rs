@@ -5,6 +5,7 @@ mod ends;
 mod jobs;
 mod linking;
 mod messages;
+mod neighbours;
 
 use std::{
     path::Path,
@@ -49,6 +50,8 @@ pub(super) struct TestInbox {
     /// Durable steps that are left before the process is as good as dead; 0: it lives on.
     steps_left: AtomicU32,
     dead: AtomicBool,
+    /// Storing panics, as a fault in a channel's own code would.
+    pub(super) panics: AtomicBool,
 }
 
 impl TestInbox {
@@ -151,6 +154,7 @@ fn kinds(inbox: &TestInbox) -> Vec<&'static str> {
 #[async_trait]
 impl Inbox for TestInbox {
     async fn store(&self, events: Vec<Event>, _: Option<i64>) -> Result<(), Closed> {
+        assert!(!self.panics.load(Ordering::SeqCst), "a fault in this channel's code");
         if !self.step() {
             return Err(Closed::Fenced);
         }
@@ -203,8 +207,13 @@ impl OneLife {
         Arc::new(Self { inbox: inbox.clone(), fence: inbox.fence() })
     }
 
+    /// The inbox of another channel than the one that most tests have.
+    pub(super) fn of_channel(inbox: &Arc<TestInbox>, channel: ChannelId) -> Arc<Self> {
+        Arc::new(Self { inbox: inbox.clone(), fence: Fence { channel, ..inbox.fence() } })
+    }
+
     fn lives(&self) -> Result<(), Closed> {
-        if self.inbox.fence() == self.fence { Ok(()) } else { Err(Closed::Fenced) }
+        if self.inbox.fence().token == self.fence.token { Ok(()) } else { Err(Closed::Fenced) }
     }
 }
 
