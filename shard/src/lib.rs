@@ -21,4 +21,5 @@ pub mod registry;
 pub mod run;
 pub mod secret;
 pub mod sink;
+pub mod standing;
 pub mod store;
