@@ -93,6 +93,9 @@ pub(crate) enum Command {
     Send(Send),
     /// Tell which shard and queues a channel's work belongs to
     Where(Where),
+    /// Ask where bots should be
+    #[command(subcommand)]
+    Bot(Bot),
     /// Show how the daemon on this box is doing
     Status(Status),
     /// List, replay and drop dead letters
@@ -282,6 +285,35 @@ pub(crate) enum OnUncertain {
     /// Put it aside: not seen perhaps, never twice
     #[value(name = "dead_letter")]
     DeadLetter,
+}
+
+/// `bot`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bot {
+    /// Say which worker of a fleet should hold a bot
+    ///
+    /// The answer follows from the names of the workers and the bots, and is the same everywhere. With a load factor of 0 it is
+    /// the plain ring's, for any bot and fleet, and needs neither daemon nor data directory.
+    Where(BotWhere),
+}
+
+/// `bot where`.
+#[derive(Debug, Args)]
+pub(crate) struct BotWhere {
+    /// The bot
+    pub(crate) id: String,
+    /// The workers, by id
+    #[arg(long, value_name = "ID,ID,…", value_delimiter = ',', required = true)]
+    pub(crate) workers: Vec<String>,
+    /// How much more than its share a worker takes at most; 0 for the plain ring
+    #[arg(long, value_name = "FACTOR", default_value_t = shard::placement::LOAD_FACTOR)]
+    pub(crate) load_factor: f64,
+    /// Points of one worker on the ring
+    #[arg(long, value_name = "N", default_value_t = shard::placement::REPLICAS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) replicas: u32,
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `where`.

@@ -16,6 +16,14 @@ use support::{Home, files_below, wait_for};
 
 const TOKEN: &str = "4839574812:AAFD39kkdpWt3ywyRZergyOLMaJhac60qcK";
 const CHANNEL: &str = "6f9619ff-8b86-4011-b42d-00c04fc964ff";
+/// Bots, fleets, and whose the bot is by the plain ring.
+const ORACLE: [(&str, &str, &str); 5] = [
+    ("6f9619ff-8b86-4011-b42d-00c04fc964ff", "a,b,c", "b"),
+    ("bot-1", "w1,w2,w3,w4", "w1"),
+    ("bot-2", "w1,w2,w3,w4", "w3"),
+    ("00000000-0000-4000-8000-000000000001", "box-0,box-1", "box-1"),
+    ("bot-1", "w1,w2,w4", "w1"),
+];
 
 /// The one line that a failed command says.
 fn fails(output: &Output, code: i32) -> String {
@@ -119,6 +127,43 @@ fn where_agrees_with_the_fixture() {
         let output = home.run(&["where", CHANNEL, &format!("--shard-count={refused}")]);
         assert_eq!(output.status.code(), Some(78), "{refused:?}: {output:?}");
     }
+}
+
+/// Contract: W2, W5. The plain ring's answer for any fleet, as computed by its documentation's own Python.
+#[test]
+fn bot_where_answers_for_any_fleet_without_a_daemon() {
+    let home = Home::new().with("SHARDVISOR_CONFIG", "/nonexistent.toml");
+    let plain = ["bot", "where", "--load-factor", "0"];
+    let ask = |id: &str, workers: &str| home.ok(&[&plain[..], &[id, "--workers", workers]].concat());
+    for (id, workers, owner) in ORACLE {
+        assert_eq!(ask(id, workers), owner, "{id} of {workers}");
+    }
+    assert_eq!(ask(&CHANNEL.to_uppercase(), "a,b,c"), ask(CHANNEL, "c,b,a"), "one id, one set");
+    let answer = home.ok(&[&plain[..], &[CHANNEL, "--workers", "w2", "--json"]].concat());
+    assert_eq!(answer, r#"{"worker_id":"w2"}"#);
+    assert!(!home.data_dir().exists());
+    for (args, expected) in [
+        (&["bot", "where", CHANNEL][..], "--workers"),
+        (&["bot", "where", CHANNEL, "--workers", "a,,b"], "no worker id"),
+        (&["bot", "where", CHANNEL, "--workers", "a", "--load-factor", "0.5"], "expected 0, or 1 to 10"),
+    ] {
+        let line = fails(&home.run(args), 64);
+        assert!(line.contains(expected), "{line}");
+    }
+}
+
+/// Contract: W2. With a load factor the answer follows from all bots of the directory, linked devices left out.
+#[test]
+fn bot_where_keeps_loads_even_among_the_bots_of_the_directory() {
+    let home = Home::new();
+    let ids: Vec<String> = (0..20).map(|n| home.add_telegram(&format!("{n}{TOKEN}"), "none")).collect();
+    let mut loads = std::collections::HashMap::<String, u32>::new();
+    for id in &ids {
+        *loads.entry(home.ok(&["bot", "where", id, "--workers", "a,b,c,d"])).or_default() += 1;
+    }
+    assert_eq!((loads.len(), loads.values().sum::<u32>(), loads.values().max()), (4, 20, Some(&5)));
+    let line = fails(&home.run(&["bot", "where", CHANNEL, "--workers", "a"]), 64);
+    assert!(line.contains("--load-factor 0"), "{line}");
 }
 
 /// The configuration may be readable for the daemon alone: with the count given it is not needed.

@@ -281,9 +281,9 @@ fn environment_beats_file_and_flags_beat_both() {
     assert_eq!(shown(command)["health"]["port"], 1111);
 }
 
-/// Contract: I5, W1. The seed's spelling of the pool's settings.
+/// Contract: I5, W1. The pool's settings as variables of the environment, durations in bare seconds.
 #[test]
-fn the_pools_variables_are_read_as_the_seed_writes_them() {
+fn the_pools_variables_are_read_with_bare_seconds() {
     let env = [
         ("BOT_WORKER_WORKER_ID", "box-7"),
         ("BOT_WORKER_WORKER_CAPACITY", "10000"),

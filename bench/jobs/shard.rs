@@ -16,6 +16,7 @@ use shard::{
     queue::{EmbeddedQueue, Limits, RetryPolicy},
     registry::{EmbeddedRegistry, Fence, Holder},
     sink::outbox::EmbeddedOutbox,
+    standing::Standing,
     store::{BoxStore, SlotStore},
 };
 use tokio_util::sync::CancellationToken;
@@ -126,6 +127,7 @@ async fn work(dir: &Path, shard: ShardId, prefetch: u16, stop: CancellationToken
         grace: Duration::from_secs(10),
         clock,
         metrics: Arc::new(Metrics::default()),
+        standing: Standing::default(),
     };
     let queue = shard.queue(QueueBase::Main);
     context.queue.declare(queue).await?;

@@ -15,6 +15,7 @@ pub mod identity;
 pub mod job;
 pub mod keyring;
 pub mod metrics;
+pub mod placement;
 pub mod platform;
 pub mod progress;
 pub mod queue;
@@ -24,4 +25,5 @@ pub mod secret;
 #[cfg(feature = "whatsapp")]
 pub mod session;
 pub mod sink;
+pub mod standing;
 pub mod store;

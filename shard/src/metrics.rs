@@ -1,6 +1,8 @@
 //! Every metric of a shard, in one file. Labels are few and closed; never a channel, a chat or an error text.
 
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry, core::Collector};
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, core::Collector,
+};
 
 use crate::{identity::QueueBase, queue::Depth};
 
@@ -74,6 +76,10 @@ pub struct Metrics {
     pub forwarded: IntCounterVec,
     /// Writes refused since a newer owner exists.
     pub fenced: IntCounter,
+    /// Whether a queue is read, by queue base.
+    pub queue_subscribed: IntGaugeVec,
+    /// Whether the registry answered when leases were renewed last.
+    pub registry_reachable: IntGauge,
 }
 
 fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
@@ -86,6 +92,10 @@ fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntGa
 
 fn counter(registry: &Registry, name: &str, help: &str) -> IntCounter {
     kept(registry, IntCounter::new(name, help))
+}
+
+fn gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
+    kept(registry, IntGauge::new(name, help))
 }
 
 fn seconds(registry: &Registry, name: &str, help: &str) -> Histogram {
@@ -146,6 +156,17 @@ impl Default for Metrics {
             ),
             forwarded: counters(&r, "shardvisor_jobs_forwarded_total", "Jobs moved to another queue", &["reason"]),
             fenced: counter(&r, "shardvisor_writes_fenced_total", "Writes refused since a newer owner exists"),
+            queue_subscribed: gauges(
+                &r,
+                "shardvisor_queue_subscribed",
+                "Whether the shard reads the queue",
+                &["queue"],
+            ),
+            registry_reachable: gauge(
+                &r,
+                "shardvisor_registry_reachable",
+                "Whether the registry answered when leases were renewed last",
+            ),
             registry: r,
         }
     }

@@ -13,7 +13,7 @@
 //! | the slot's lease | last, when nothing is left that it protects |
 
 use std::{
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    channel::{Roster, RosterConfig, RosterHandle, RosterPorts},
+    channel::{Roster, RosterConfig, RosterPorts},
     clock::Clock,
     directory::Directory,
     dispatch::{Context, QueueWorker, QueuedReplies, RosterHandlers, Stragglers, WorkerOptions, older_jobs_first},
@@ -37,6 +37,7 @@ use crate::{
     queue::{Limits, Queue, QueueError, RetryPolicy},
     registry::{Claim, Holder, LEASE, Layout, Lease, RENEW_EVERY, Registry, Resource, SELF_FENCE},
     sink::{Delivery, DeliveryConfig, DeliveryHandle, Destination, Outbox, Stored},
+    standing::Standing,
 };
 
 /// How a shard works.
@@ -79,56 +80,8 @@ pub struct ShardPorts {
     pub progress: Progress,
 }
 
-/// How the shard stands, for whoever reports it. Cheap to clone.
-#[derive(Clone, Default)]
-pub struct Standing(Arc<Mutex<Inner>>);
-
-#[derive(Default)]
-struct Inner {
-    waits_for: Option<String>,
-    ready: bool,
-    stopping: bool,
-    layout: Option<Layout>,
-    roster: Option<RosterHandle>,
-}
-
-impl Standing {
-    /// Why it is not ready; `None` when it is.
-    pub fn not_ready(&self) -> Option<String> {
-        let inner = self.0.lock().expect("standing");
-        match (&inner.waits_for, inner.ready, inner.stopping) {
-            (_, _, true) => Some("stopping".to_owned()),
-            (Some(why), _, _) => Some(why.clone()),
-            (None, true, _) => None,
-            (None, false, _) => Some("starting".to_owned()),
-        }
-    }
-
-    /// Whether what it lacks lies outside of this process.
-    pub fn waits(&self) -> bool {
-        let inner = self.0.lock().expect("standing");
-        inner.waits_for.is_some() && !inner.stopping
-    }
-
-    /// Notes what it waits for, or that it waits for nothing more.
-    pub fn waits_for(&self, what: Option<String>) {
-        self.set(|inner| inner.waits_for = what);
-    }
-
-    /// The layout in force, once it is published.
-    pub fn layout(&self) -> Option<Layout> {
-        self.0.lock().expect("standing").layout
-    }
-
-    /// The channels, once they are claimed.
-    pub fn roster(&self) -> Option<RosterHandle> {
-        self.0.lock().expect("standing").roster.clone()
-    }
-
-    fn set(&self, change: impl FnOnce(&mut Inner)) {
-        change(&mut self.0.lock().expect("standing"));
-    }
-}
+/// What is lacking when leases can't be renewed.
+const REGISTRY: &str = "registry";
 
 /// Why a shard ended other than by being asked to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -151,7 +104,7 @@ pub async fn run(
     let (shard, holder) = (settings.roster.shard, settings.roster.holder.clone());
     let waited = waiting_before(&ports, shard).await;
     let Some(layout) = publish_layout(&ports, shard, &standing, &stop).await else { return Ok(()) };
-    standing.set(|inner| (inner.layout, inner.waits_for) = (Some(layout), None));
+    standing.published(layout);
     let Some(slot) = claim_slot(&settings, &ports, &standing, &stop).await else { return Ok(()) };
 
     let delivery: Arc<OnceLock<DeliveryHandle>> = Arc::default();
@@ -201,6 +154,7 @@ pub async fn run(
 
     let context = Arc::new(Context {
         shard,
+        standing: standing.clone(),
         holder: holder.clone(),
         queue: ports.queue.clone(),
         registry: ports.registry.clone(),
@@ -216,11 +170,12 @@ pub async fn run(
     });
     let work_stop = CancellationToken::new();
     let mut workers = start_workers(&context, layout, waited, &settings, &ports, &work_stop).await;
-    standing.set(|inner| inner.roster = Some(handle.clone()));
+    standing.holds(handle.clone());
 
     let mut is_ready = handle.ready();
     let mut ready_told = false;
-    let renewing = keep_slot(&ports, &holder, slot);
+    ports.metrics.registry_reachable.set(1);
+    let renewing = keep_slot(&ports, &standing, &holder, slot);
     tokio::pin!(renewing);
     let mut prune_at = interval_at(Instant::now() + Duration::from_secs(60), Duration::from_secs(3600));
     let ended = loop {
@@ -231,13 +186,13 @@ pub async fn run(
                 ready_told = true;
                 if changed.is_ok() {
                     info!(shard = shard.index, channels = handle.states().len(), "ready");
-                    standing.set(|inner| inner.ready = true);
+                    standing.claimed();
                 }
             }
             _ = prune_at.tick() => prune(&ports, settings.retention).await,
         }
     };
-    standing.set(|inner| inner.stopping = true);
+    standing.stops();
     // On an error somebody else may own all this by now: the caller ends the process, so that nothing more is done.
     ended?;
     info!(shard = shard.index, "draining");
@@ -332,7 +287,10 @@ async fn start_workers(
 ) -> JoinSet<()> {
     let mut workers = JoinSet::new();
     let sorted = CancellationToken::new();
-    join_all(QueueBase::ALL.map(|base| declare(ports, context.shard.queue(base), stop))).await;
+    for base in QueueBase::ALL {
+        context.unsubscribed(context.shard.queue(base), "not subscribed yet");
+    }
+    join_all(QueueBase::ALL.map(|base| declare(context, context.shard.queue(base), stop))).await;
     for base in QueueBase::ALL {
         let queue = context.shard.queue(base);
         let (name, running) = match base {
@@ -345,6 +303,7 @@ async fn start_workers(
         let stamp = ports.progress.register(name, Duration::from_secs(5));
         let (context, sorted, stop) = (context.clone(), sorted.clone(), stop.clone());
         workers.spawn(async move {
+            context.unsubscribed(queue, "jobs of the layout before come first");
             older_jobs_first(&context, layout.epoch, &sorted, &stamp, &stop).await;
             QueueWorker::new(context, queue, options).run(stamp, stop).await;
         });
@@ -354,9 +313,10 @@ async fn start_workers(
     workers
 }
 
-async fn declare(ports: &ShardPorts, queue: QueueName, stop: &CancellationToken) {
+async fn declare(context: &Context, queue: QueueName, stop: &CancellationToken) {
     let mut told = false;
-    while let Err(error) = ports.queue.declare(queue).await {
+    while let Err(error) = context.queue.declare(queue).await {
+        context.unsubscribed(queue, &error.to_string());
         if !std::mem::replace(&mut told, true) {
             warn!(queue = %queue, %error, "a queue can't be declared; trying again");
         }
@@ -368,7 +328,7 @@ async fn declare(ports: &ShardPorts, queue: QueueName, stop: &CancellationToken)
 }
 
 /// Renews the slot's lease; returns when it is lost, or can no longer be proven.
-async fn keep_slot(ports: &ShardPorts, holder: &Holder, slot: Lease) -> ShardError {
+async fn keep_slot(ports: &ShardPorts, standing: &Standing, holder: &Holder, slot: Lease) -> ShardError {
     let Resource::Slot(index) = slot.resource else { return ShardError::SlotLost(0) };
     let mut proven = ports.clock.boottime();
     let mut pause = RENEW_EVERY;
@@ -383,12 +343,16 @@ async fn keep_slot(ports: &ShardPorts, holder: &Holder, slot: Lease) -> ShardErr
         match ports.registry.renew(holder, &[slot]).await {
             Ok(renewal) if renewal.lost.is_empty() => {
                 (proven, pause, told) = (began, RENEW_EVERY, false);
+                ports.metrics.registry_reachable.set(1);
+                standing.has(REGISTRY);
             }
             Ok(_) => return ShardError::SlotLost(index),
             Err(error) => {
                 if !std::mem::replace(&mut told, true) {
                     warn!(shard = index, %error, "the slot's lease could not be renewed; trying again");
                 }
+                ports.metrics.registry_reachable.set(0);
+                standing.lacks(REGISTRY, error.to_string());
                 pause = Duration::from_millis(500);
                 if ports.clock.boottime().saturating_sub(proven) >= SELF_FENCE {
                     return ShardError::SlotLost(index);

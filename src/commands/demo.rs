@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::StreamExt;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -26,6 +27,8 @@ use shard::{
     platform::PlatformKind,
     store::BoxStore,
 };
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook_tokio::Signals;
 use simulators::traffic::{Outcome, Plan, Summary, Told, Traffic};
 
 use self::stage::Stage;
@@ -53,7 +56,14 @@ pub(super) fn run(options: &Demo) -> Result<(), Failure> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| internal("no runtime", &error))?;
-    runtime.block_on(play(options, &wanted))
+    runtime.block_on(async {
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| internal("no signals", &error))?;
+        // Dropped half way, the play takes its daemon and its files along.
+        tokio::select! {
+            played = play(options, &wanted) => played,
+            Some(_) = signals.next() => Err(Failure::Demo("interrupted".to_owned())),
+        }
+    })
 }
 
 fn internal(what: &str, error: &std::io::Error) -> Failure {
@@ -214,7 +224,8 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
+        // In good order even then: nothing of it may write any more when its directory goes.
+        if matches!(self.child.try_wait(), Ok(None)) && self.stop().is_err() {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }

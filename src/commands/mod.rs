@@ -1,5 +1,6 @@
 //! The commands, one file each: what each reads, does and prints.
 
+mod bot;
 mod channel;
 mod check_config;
 mod data;
@@ -21,7 +22,7 @@ use std::{fmt::Display, io::Write, process::ExitCode};
 pub(crate) use data::store_failure;
 
 use crate::{
-    cli::{Cli, Command, Settings},
+    cli::{Bot, Cli, Command, Settings},
     config::{Config, template},
     exit::Failure,
 };
@@ -44,6 +45,7 @@ pub(crate) fn perform(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Session(command) => session::run(&load(&settings)?, &command)?,
         Command::Send(options) => send::run(&load(&settings)?, &options)?,
         Command::Dead(command) => dead::run(&load(&settings)?, &command)?,
+        Command::Bot(Bot::Where(options)) => bot::run(&settings, &options)?,
         Command::Where(options) => r#where::run(&settings, &options)?,
         Command::Status(options) => status::run(&load(&settings)?, &options)?,
         Command::Schema => schema::run()?,

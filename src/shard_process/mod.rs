@@ -16,7 +16,8 @@ use std::{sync::Arc, time::Duration};
 use shard::{
     identity::{QueueBase, QueueName, ShardId},
     queue::{Depth, Queue, QueueError},
-    run::{self, Standing},
+    run,
+    standing::Standing,
 };
 use supervisor::ChildLink;
 use tokio_util::sync::CancellationToken;

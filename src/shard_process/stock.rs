@@ -12,7 +12,7 @@ use shard::{
     http::{Report, ReportFacts, UsageSampler},
     metrics::Metrics,
     progress::Progress,
-    run::Standing,
+    standing::Standing,
 };
 
 use crate::config::Config;

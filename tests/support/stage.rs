@@ -98,7 +98,16 @@ impl Drop for Redis {
 
 impl Stage {
     pub(crate) fn set() -> Self {
-        let broker = Server::of_run("start-rabbit", Use::Beside, &["--tls", "--vhosts", &HOSTS.to_string()]);
+        Self::build(Use::Beside)
+    }
+
+    /// For a test that stops the broker.
+    pub(crate) fn alone() -> Self {
+        Self::build(Use::Alone)
+    }
+
+    fn build(how: Use) -> Self {
+        let broker = Server::of_run("start-rabbit", how, &["--tls", "--vhosts", &HOSTS.to_string()]);
         let host = format!("t{}", broker.claim(HOSTS));
         let stage = Self { broker, host, redis: Redis::start() };
         // The user may be there from another test.
@@ -119,6 +128,16 @@ impl Stage {
 
     pub(crate) fn ctl(&self, arguments: &[&str]) {
         assert!(self.try_ctl(arguments), "rabbitmqctl {arguments:?}");
+    }
+
+    /// A question to the broker, about this test's host.
+    pub(crate) fn asked(&self, question: &[&str]) -> String {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/start-rabbit");
+        let mut command = Command::new(script);
+        command.arg("ctl").arg(self.broker.told("DIR")).args(["--quiet"]).args(question).args(["-p", &self.host]);
+        let output = command.output().expect("start-rabbit");
+        assert!(output.status.success(), "{question:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("UTF-8")
     }
 
     pub(crate) fn amqp_url(&self) -> String {

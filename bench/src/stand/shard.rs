@@ -19,11 +19,12 @@ use shard::{
     progress::Progress,
     queue::{AmqpConfig, AmqpQueue, EmbeddedQueue, Queue, RetryPolicy},
     registry::{EmbeddedRegistry, Holder, RedisOptions, RedisRegistry, RedisUrl, Registry},
-    run::{self, ShardPorts, ShardSettings, Standing},
+    run::{self, ShardPorts, ShardSettings},
     sink::{
         DeliveryConfig, Outbox,
         outbox::{AmqpOutbox, EmbeddedOutbox},
     },
+    standing::Standing,
     store::{BoxStore, SlotStore},
 };
 use tokio_util::sync::CancellationToken;

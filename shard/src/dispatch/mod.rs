@@ -31,12 +31,13 @@ pub use worker::{QueueWorker, WorkerOptions};
 use crate::{
     clock::Clock,
     directory::{ChannelSpec, DirectoryError},
-    identity::{ChannelId, ShardId},
+    identity::{ChannelId, QueueName, ShardId},
     metrics::Metrics,
     platform::{Platform, Sender},
     queue::{Queue, RetryPolicy},
     registry::{Fence, Holder, Registry},
     sink::{Destination, Outbox, Stored},
+    standing::Standing,
 };
 
 /// What a channel can do for a job right now.
@@ -84,6 +85,8 @@ pub trait Channels: Send + Sync + 'static {
 pub struct Context {
     /// Which slot this is.
     pub shard: ShardId,
+    /// Told which queues are subscribed.
+    pub standing: Standing,
     /// Which process, in which life.
     pub holder: Holder,
     /// Where jobs come from.
@@ -108,6 +111,20 @@ pub struct Context {
     pub clock: Arc<dyn Clock>,
     /// Counters.
     pub metrics: Arc<Metrics>,
+}
+
+impl Context {
+    /// A queue is read.
+    pub(crate) fn subscribed(&self, queue: QueueName) {
+        self.metrics.queue_subscribed.with_label_values(&[queue.base.as_str()]).set(1);
+        self.standing.has(&format!("queue {queue}"));
+    }
+
+    /// A queue is not read, and why.
+    pub(crate) fn unsubscribed(&self, queue: QueueName, why: &str) {
+        self.metrics.queue_subscribed.with_label_values(&[queue.base.as_str()]).set(0);
+        self.standing.lacks(&format!("queue {queue}"), why);
+    }
 }
 
 /// How many deaths of its process a job may be out in before it is run alone.

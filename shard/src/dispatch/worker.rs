@@ -72,6 +72,7 @@ impl QueueWorker {
         while !stop.is_cancelled() {
             let began = Instant::now();
             let Err(ended) = self.session(&mut work, &stamp, &stop).await else { return };
+            self.performer.ctx.unsubscribed(self.queue, &ended);
             if began.elapsed() > GOOD {
                 (pause, told) = (SHORTEST_PAUSE, String::new());
             }
@@ -110,6 +111,7 @@ impl QueueWorker {
             () = stop.cancelled() => return Ok(()),
             begun = while_ticking(stamp, begin) => begun?,
         };
+        ctx.subscribed(self.queue);
         for fact in &mut facts {
             let home = ctx.shard.queue_for_channel(fact.lane.base, fact.lane.channel);
             // Parked under another layout: there is nothing to wait for here, it goes to its shard.

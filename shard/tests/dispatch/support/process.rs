@@ -181,6 +181,7 @@ impl Life {
         let platform =
             Arc::new(TestPlatform { wire: world.wire.clone(), journal: world.journal.clone(), crash: crash.clone() });
         let context = Arc::new(Context {
+            standing: shard::standing::Standing::default(),
             shard: *shard,
             holder,
             queue: Arc::new(Faulty {

@@ -33,7 +33,7 @@ async fn scripts(server: &Server) -> (u64, Duration) {
     (value("calls=") as u64, Duration::from_secs_f64(value("usec_per_call=") / 1e6))
 }
 
-/// Contract: C1. The bar of the issue: one round trip, at most 5 ms of the server's time.
+/// Contract: C1. One round trip, and at most 5 ms of the server's time.
 #[tokio::test]
 async fn a_thousand_leases_are_claimed_and_renewed_in_one_round_trip_each() {
     let Some(server) = Server::start(&[]) else { return };

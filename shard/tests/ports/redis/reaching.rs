@@ -98,6 +98,7 @@ async fn tls_is_spoken_to_a_server_that_is_trusted_alone() {
         )
         && openssl("x509 -req -in csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile names -out crt");
     if !made {
+        assert!(std::env::var_os("SERVERS").is_none(), "no openssl here");
         println!("SKIPPED: no openssl here");
         return;
     }

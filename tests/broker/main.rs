@@ -1,11 +1,12 @@
 //! The daemon on RabbitMQ and Redis: from a producer to people and endpoints, through changes of the layout, beside a standby.
 
-mod support;
-
-#[path = "support/servers.rs"]
+mod outage;
+#[path = "../support/servers.rs"]
 mod servers;
-#[path = "support/stage.rs"]
+#[path = "../support/stage.rs"]
 mod stage;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -206,6 +207,8 @@ async fn no_job_is_stranded_or_overtaken_when_the_shard_count_changes_in_either_
     bots.iter().for_each(|bot| {
         bot.user(1).say("hi");
     });
+    let Some(python) = python() else { return };
+    let others = OtherQueues::make(&python, &stage);
     let mut told: HashMap<usize, Vec<String>> = HashMap::new();
     let mut forwarded = 0.0;
     // The queues are there from the first layout on.
@@ -250,6 +253,39 @@ async fn no_job_is_stranded_or_overtaken_when_the_shard_count_changes_in_either_
         daemon.end();
     }
     assert!(forwarded > 0.0, "what moved is counted");
+    others.are_as_they_were();
+}
+
+/// Queues of the same broker that are none of ours, however much their names look like it.
+struct OtherQueues<'a> {
+    stage: &'a Stage,
+    before: BTreeSet<String>,
+}
+
+impl<'a> OtherQueues<'a> {
+    const NAMES: [&'static str; 6] =
+        ["whatsapp_events", "whatsapp-x", "whatsapp-01", "whatsapp-7.backup", "whatsapp_media-", "orders-3"];
+
+    fn make(python: &Path, stage: &'a Stage) -> Self {
+        let mut made = script(python, "queues.py");
+        made.env("AMQP_URL", stage.amqp_url()).args(Self::NAMES);
+        assert!(made.status().expect("ran").success());
+        let this = Self { stage, before: BTreeSet::new() };
+        let before = this.lines();
+        assert_eq!(before.len(), Self::NAMES.len());
+        Self { before, ..this }
+    }
+
+    /// Their lines in the broker's list: messages, consumers, arguments.
+    fn lines(&self) -> BTreeSet<String> {
+        let list = self.stage.asked(&["list_queues", "name", "messages", "consumers", "type", "arguments"]);
+        let ours = |line: &&str| Self::NAMES.iter().any(|name| line.split_whitespace().next() == Some(name));
+        list.lines().filter(ours).map(str::to_owned).collect()
+    }
+
+    fn are_as_they_were(&self) {
+        assert_eq!(self.lines(), self.before);
+    }
 }
 
 /// A daemon that was started by hand.
