@@ -4,11 +4,12 @@ use simulators::whatsapp::{ALWAYS, End, Fault, On};
 
 use super::*;
 
-/// Field report R03.
+/// Contract: C1. Field report R03.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scanned_code_links_the_device_and_a_new_process_logs_in_without_one() {
     let mut world = World::linked().await;
     assert_eq!(world.inbox.waits.load(Ordering::SeqCst), 1, "a person was waited for, once");
+    assert_eq!(world.server.logins().len(), 1, "one login after the restart that linking asks for");
     assert_eq!(world.close().await, Closed::Asked);
     drop(world.whatsapp);
     let codes = |inbox: &TestInbox| kinds(inbox).iter().filter(|kind| **kind == "channel.pairing_code").count();
