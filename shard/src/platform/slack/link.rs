@@ -297,12 +297,15 @@ impl Link {
     fn gone(&mut self, id: SocketId, why: &str, now: Duration, chance: f64) {
         let Some(at) = self.sockets.iter().position(|socket| socket.id == id) else { return };
         let socket = self.sockets.remove(at);
-        if now.saturating_sub(socket.since) >= self.times.stable && socket.phase == Phase::Live {
+        let short = now.saturating_sub(socket.since) < self.times.stable;
+        if !short && socket.phase == Phase::Live {
             self.failures = 0;
         }
         let closed = Closed::Transient { reason: why.to_owned(), after: None };
         match socket.phase {
             Phase::Greeting | Phase::Dialing => self.fail(closed, now, chance),
+            // Greeted and gone: while an older one still works there is time not to storm the platform.
+            Phase::Live if short => self.fail(closed, now, chance),
             Phase::Live => self.verdict = Some(closed),
             Phase::Leaving | Phase::Closing => {}
         }

@@ -77,6 +77,23 @@ fn a_successor_that_fails_is_tried_again_with_a_backoff_as_long_as_the_old_one_w
     assert_eq!(link.on(Event::Ended(0), now, 0.0), [Action::End(transient("the platform closed the socket"))]);
 }
 
+/// Field report R13.
+#[test]
+fn a_successor_that_ends_right_after_its_greeting_is_tried_again_with_a_backoff() {
+    let mut link = live();
+    let mut now = s(100);
+    link.on(Event::Disconnect(0, Reason::Refresh), now, 0.0);
+    for (id, wait) in [(1, 1), (2, 2), (3, 4)] {
+        link.on(Event::Heard(0), now, 0.0);
+        link.on(Event::Opened(id), now, 0.0);
+        link.on(Event::Hello(id), now, 0.0);
+        assert_eq!(link.on(Event::Ended(id), now, 0.0), [], "the old one is needed again, and heard");
+        now += s(wait);
+        assert_eq!(link.redial, Some(now));
+        assert_eq!(link.on(Event::Due, now, 0.0).last(), Some(&Action::Dial(id + 1)));
+    }
+}
+
 #[test]
 fn a_dead_token_and_a_switched_off_socket_mode_end_it_whatever_else_is_open() {
     let mut link = live();
