@@ -1,7 +1,8 @@
-//! What happens when the broker itself is unwell. Each of these has it alone.
+//! What happens when the broker itself, or one of its queues, is unwell.
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use shard::{
     identity::{QueueBase, QueueName},
     queue::{AmqpQueue, Consumer, Delivery, Message, Queue, QueueError},
@@ -136,4 +137,61 @@ async fn a_blocked_broker_delays_publishing_and_not_acknowledging() {
     host.broker.run("ctl", &["set_vm_memory_high_watermark", "absolute", "512MB"]);
     within("published", publish_somehow(&queue, "3")).await;
     assert!(!queue.is_blocked());
+}
+
+/// Contract: Q1. A quorum queue that has only just been made refuses what comes first; a full one behaves the same.
+#[tokio::test]
+async fn what_a_queue_refuses_at_first_is_offered_again_and_stays_in_order() {
+    let host = Host::fresh(Use::Beside);
+    let filling = host.queue();
+    filling.declare(OWN).await.expect("declared");
+    let limit = r#"{"max-length":12,"overflow":"reject-publish"}"#;
+    host.broker.run("ctl", &["set_policy", "-p", host.name(), "full", "^whatsapp-0$", limit, "--apply-to", "queues"]);
+    let mut filled = 0;
+    let refused = loop {
+        match filling.publish(OWN, Message::new("old")).await {
+            Ok(()) => filled += 1,
+            Err(error) => break error,
+        }
+        assert!(filled < 100, "the limit is not kept");
+    };
+    // What was taken before was: such a refusal is told at once.
+    assert!(refused.to_string().contains("the queue is full"), "{refused}");
+
+    let fresh = host.queue();
+    let mut all = Box::pin(join_all((0..10).map(|n| fresh.publish(OWN, Message::new(n.to_string())))));
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut all).await;
+    assert!(early.is_err(), "{early:?}");
+
+    let mut consumer = None;
+    for _ in 0..filled {
+        let delivery = next_somehow(&filling, &mut consumer).await;
+        assert_eq!(text(&delivery), "old");
+        filling.ack(delivery.receipt).await.expect("acked");
+    }
+    for put in within("taken in the end", all).await {
+        put.expect("taken");
+    }
+    for n in 0..10 {
+        let delivery = next_somehow(&filling, &mut consumer).await;
+        assert_eq!(text(&delivery), n.to_string());
+        filling.ack(delivery.receipt).await.expect("acked");
+    }
+}
+
+/// A queue that stays full is told of, with what waited behind.
+#[tokio::test]
+async fn a_queue_that_refuses_for_long_is_told_of() {
+    let host = Host::fresh(Use::Beside);
+    let queue = host.queue();
+    queue.declare(OWN).await.expect("declared");
+    let limit = r#"{"max-length":0,"overflow":"reject-publish"}"#;
+    host.broker.run("ctl", &["set_policy", "-p", host.name(), "full", "^whatsapp-0$", limit, "--apply-to", "queues"]);
+    while queue.publish(OWN, Message::new("old")).await.is_ok() {}
+    let fresh = host.queue();
+    let puts = join_all((0..3).map(|n| fresh.publish(OWN, Message::new(n.to_string()))));
+    for put in within("told", puts).await {
+        let error = put.expect_err("refused");
+        assert!(error.to_string().contains("the queue is full"), "{error}");
+    }
 }

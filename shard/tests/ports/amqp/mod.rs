@@ -30,6 +30,11 @@ impl Host {
         Self { broker, name }
     }
 
+    /// What the broker calls it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Its address by way of a port.
     pub(crate) fn url(&self, port: u16) -> String {
         format!("amqp://guest:guest@127.0.0.1:{port}/{}", self.name)
