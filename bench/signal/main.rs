@@ -99,7 +99,11 @@ async fn costs(device: &mut impl Device, messages: usize) -> io::Result<Vec<(&'s
     for _ in 0..3 {
         empty = empty.min(session(device, &server, &address).await?);
     }
-    let each = |cpu: Duration, count: usize| cpu.saturating_sub(empty) / u32::try_from(count).unwrap_or(u32::MAX);
+    eprintln!("  a login without messages: {} ms", empty.as_millis());
+    let each = |cpu: Duration, count: usize| {
+        eprintln!("  {count} messages more: {} ms", cpu.as_millis());
+        cpu.saturating_sub(empty) / u32::try_from(count).unwrap_or(u32::MAX)
+    };
     let mut costs = Vec::new();
 
     for person in &people {

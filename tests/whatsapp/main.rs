@@ -1,90 +1,19 @@
-//! WhatsApp through the real binary: link, talk, die, restart, move, log out; the simulator and its phones on the other side.
+//! WhatsApp through the real binary: link, talk, die, restart, move, log out; the simulator, its phones and Baileys on the
+//! other side.
 
+mod baileys;
+mod deaths;
+mod history;
+mod import;
+mod peer;
+#[path = "../support/mod.rs"]
 mod support;
+mod world;
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-
-use axum::{Json, Router, extract::State, routing::post};
-use serde_json::{Value, json};
-use simulators::whatsapp::{Attachment, Kind, Phone, WhatsApp};
+use serde_json::json;
+use simulators::whatsapp::{Attachment, Kind};
 use support::{Home, signal, wait_for};
-
-/// How long anything may take.
-const SOON: Duration = Duration::from_secs(60);
-
-type Events = Arc<Mutex<Vec<Value>>>;
-
-/// An endpoint that keeps every event.
-async fn endpoint() -> (String, Events) {
-    let events = Events::default();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("listening");
-    let address = listener.local_addr().expect("an address");
-    let take = async |State(events): State<Events>, Json(event): Json<Value>| {
-        let mut all = events.lock().expect("events");
-        match event {
-            Value::Array(several) => all.extend(several),
-            one => all.push(one),
-        }
-    };
-    let routes = Router::new().route("/", post(take)).with_state(events.clone());
-    tokio::spawn(async move { axum::serve(listener, routes).await });
-    (format!("http://{address}/"), events)
-}
-
-fn of(events: &Events, kind: &str) -> Vec<Value> {
-    events.lock().expect("events").iter().filter(|event| event["type"] == kind).cloned().collect()
-}
-
-struct Box {
-    server: WhatsApp,
-    home: Home,
-    events: Events,
-    owner: Phone,
-    peer: Phone,
-    channel: String,
-}
-
-async fn a_box(shards: u32) -> Box {
-    let server = WhatsApp::start().await.expect("a simulator");
-    let (url, events) = endpoint().await;
-    let home = Home::new()
-        .with("SHARD_COUNT", shards)
-        .with("SHARDVISOR_WHATSAPP_ENDPOINT", server.url())
-        .with("SHARDVISOR_WHATSAPP_PRE_KEYS", 20)
-        .with("SHARDVISOR_EVENTS_URL", url);
-    let (owner, peer) = (server.phone("4915100000001"), server.phone("4915100000002"));
-    let channel = home.ok(&["channel", "add", "whatsapp", "--handler", "echo"]).trim().to_owned();
-    Box { server, home, events, owner, peer, channel }
-}
-
-impl Box {
-    fn link(&self) {
-        let code = wait_for("a code", SOON, || {
-            of(&self.events, "channel.pairing_code").pop()?["data"]["code"].as_str().map(str::to_owned)
-        });
-        self.owner.scan(&code).expect("scanned");
-        self.connected(1);
-    }
-
-    fn connected(&self, times: usize) {
-        let states =
-            || of(&self.events, "channel.state").into_iter().filter(|event| event["data"]["state"] == "connected");
-        wait_for("connected", SOON, || (states().count() >= times).then_some(()));
-    }
-
-    fn job(&self, id: &str, name: &str, data: &Value) {
-        let job = json!({"name": name, "id": id, "channel_id": self.channel, "data": data});
-        let queued = self.home.with_input(&["send", "--json"], &format!("{job}\n"));
-        assert!(queued.status.success(), "{}", String::from_utf8_lossy(&queued.stderr));
-    }
-
-    fn done(&self, id: &str) -> Value {
-        wait_for(id, SOON, || of(&self.events, "job.done").into_iter().find(|event| event["data"]["job_id"] == id))
-    }
-}
+use world::{SOON, a_box, of};
 
 /// Contract: P1, P3, Q1, Q8, C4, E1, E2. Field reports R03, R33.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
