@@ -14,6 +14,7 @@ pub mod http;
 pub mod identity;
 pub mod job;
 pub mod keyring;
+pub mod media;
 pub mod metrics;
 pub mod placement;
 pub mod platform;

@@ -47,7 +47,12 @@ pub(super) fn config(sources: &Sources) -> Result<Config, Problems> {
         },
         whatsapp: whatsapp(&mut read),
         sessions: sessions(&mut read, sources),
-        media: Media { private_addresses: read.read(&keys::MEDIA_PRIVATE, private_addresses) },
+        media: Media {
+            largest_file: read.read(&keys::MEDIA_LARGEST, largest_file),
+            types: read.read(&keys::MEDIA_TYPES, mime_types),
+            keep: read.read(&keys::MEDIA_KEEP, keep),
+            private_addresses: read.read(&keys::MEDIA_PRIVATE, private_addresses),
+        },
         events: events(&mut read, sources),
         jobs: Jobs {
             prefetch: read.number(&keys::JOBS_PREFETCH, 1..=10_000) as u16,
@@ -105,8 +110,6 @@ fn whatsapp(read: &mut Reader<'_>) -> Whatsapp {
         device_name: read.read(&keys::WHATSAPP_DEVICE, device_name),
         pre_keys: read.number(&keys::WHATSAPP_PRE_KEYS, 5..=812),
         history: read.read(&keys::WHATSAPP_HISTORY, |text| matches!(text, "on" | "off").then_some(text == "on")),
-        largest_file: read
-            .read(&keys::WHATSAPP_LARGEST_FILE, |text| size(text).filter(|bytes| (1 << 20..=2 << 30).contains(bytes))),
         endpoint: read.read_if_set(&keys::WHATSAPP_ENDPOINT, endpoint),
     }
 }
@@ -214,6 +217,29 @@ fn host_name() -> String {
     let name: String = sysinfo::System::host_name().unwrap_or_default();
     let name: String = name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
     worker_name(&name).unwrap_or_else(|| "localhost".to_owned())
+}
+
+fn largest_file(text: &str) -> Option<u64> {
+    size(text).filter(|bytes| (1 << 20..=2 << 30).contains(bytes))
+}
+
+/// `image/png` is one type, `image/` all that begin with it.
+fn mime_types(text: &str) -> Option<Vec<String>> {
+    let of_a_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.');
+    let fits = |name: &&str| {
+        name.split_once('/')
+            .is_some_and(|(main, sub)| !main.is_empty() && main.bytes().all(of_a_name) && sub.bytes().all(of_a_name))
+    };
+    let names: Vec<&str> = text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    names.iter().all(fits).then(|| names.into_iter().map(str::to_owned).collect())
+}
+
+/// `None` within: for ever.
+fn keep(text: &str) -> Option<Option<Duration>> {
+    if text == "forever" {
+        return Some(None);
+    }
+    super::duration(text).filter(|keep| (HOUR..=365 * DAY).contains(keep)).map(Some)
 }
 
 fn private_addresses(text: &str) -> Option<PrivateAddresses> {

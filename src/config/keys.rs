@@ -126,9 +126,6 @@ keys! {
     WHATSAPP_HISTORY = "whatsapp.history", ["SHARDVISOR_WHATSAPP_HISTORY"],
         "on or off", "on",
         "Whether history that the phone sends becomes events";
-    WHATSAPP_LARGEST_FILE = "whatsapp.largest_file", ["SHARDVISOR_WHATSAPP_LARGEST_FILE"],
-        "a size from 1M to 2G, such as 64M", "64M",
-        "No file that is sent or fetched is larger";
     WHATSAPP_ENDPOINT = "whatsapp.endpoint", ["SHARDVISOR_WHATSAPP_ENDPOINT"],
         "a ws: or wss: URL of a loopback address, in a loopback build alone", "",
         "A simulator in place of WhatsApp";
@@ -152,6 +149,15 @@ keys! {
         "the path of a file", "",
         "The bucket's access key";
 
+    MEDIA_LARGEST = "media.largest_file", ["SHARDVISOR_MEDIA_LARGEST_FILE"],
+        "a size from 1M to 2G, such as 64M", "64M",
+        "No file that is sent or fetched is larger";
+    MEDIA_TYPES = "media.types", ["SHARDVISOR_MEDIA_TYPES"],
+        "MIME types with commas between them, such as image/,application/pdf", "",
+        "Received files are fetched when they are of one of these types (`image/`: of any image); of all when it is empty";
+    MEDIA_KEEP = "media.keep", ["SHARDVISOR_MEDIA_KEEP"],
+        "a duration from 1h to 365d, or forever", "forever",
+        "How long fetched files and profile pictures are kept";
     MEDIA_PRIVATE = "media.private_addresses", ["SHARDVISOR_MEDIA_PRIVATE_ADDRESSES"],
         "refuse or allow", "refuse",
         "Whether a file to be sent may be fetched from a private or loopback address";

@@ -120,6 +120,13 @@ pub(crate) struct Slack {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Media {
     /// Whether files may be fetched from private addresses.
+    /// No file that is sent or fetched is larger.
+    pub(crate) largest_file: u64,
+    /// Which received files are fetched; all when it is empty.
+    pub(crate) types: Vec<String>,
+    /// How long fetched files are kept; for ever when absent.
+    pub(crate) keep: Option<Duration>,
+    /// Where files to be sent may be fetched from.
     pub(crate) private_addresses: PrivateAddresses,
 }
 
@@ -144,8 +151,6 @@ pub(crate) struct Whatsapp {
     pub(crate) pre_keys: u32,
     /// Whether history becomes events.
     pub(crate) history: bool,
-    /// Bytes of the largest file.
-    pub(crate) largest_file: u64,
     /// A simulator in place of the platform.
     #[serde(serialize_with = "shown_optional_url")]
     pub(crate) endpoint: Option<Url>,

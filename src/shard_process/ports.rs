@@ -10,6 +10,7 @@ use shard::registry::{RedisOptions, RedisRegistry, RedisUrl};
 use shard::{
     clock::{Clock, SystemClock},
     directory::{DirectoryError, store::StoreDirectory},
+    media::{Media, MediaConfig},
     platform::{
         Platform,
         telegram::{Telegram, TelegramConfig, TelegramLimits},
@@ -27,7 +28,7 @@ use tracing::{info, warn};
 use super::stock::Stock;
 use crate::{
     commands::store_failure,
-    config::{Config, QueueAt, RegistryAt, plain},
+    config::{Config, PrivateAddresses, QueueAt, RegistryAt, plain},
     exit::Failure,
 };
 
@@ -175,27 +176,47 @@ fn platforms(
             ..TelegramLimits::default()
         },
     };
-    let telegram =
-        Telegram::new(telegram, clock.clone()).map_err(|error| Failure::Config(format!("telegram: {error}")))?;
+    let media = media(config)?;
+    let telegram = Telegram::new(telegram, media.clone(), clock.clone())
+        .map_err(|error| Failure::Config(format!("telegram: {error}")))?;
     let mut platforms: Vec<Arc<dyn Platform>> = vec![Arc::new(telegram)];
     #[cfg(feature = "slack")]
-    platforms.push(Arc::new(slack(config, clock)?));
+    platforms.push(Arc::new(slack(config, &media, clock)?));
     #[cfg(feature = "whatsapp")]
-    platforms.extend(super::whatsapp::platform(config, slot, clock)?);
+    platforms.extend(super::whatsapp::platform(config, slot, &media, clock)?);
     Ok(platforms)
 }
 
+/// Files, and what removes those that are old.
+fn media(config: &Config) -> Result<Arc<Media>, Failure> {
+    let settings = MediaConfig {
+        largest_file: config.media.largest_file,
+        types: config.media.types.clone(),
+        private_addresses: config.media.private_addresses == PrivateAddresses::Allow,
+        ..MediaConfig::new(config.data_dir.join("media"))
+    };
+    let media = Media::open(settings).map_err(|error| Failure::Config(error.to_string()))?;
+    let media = Arc::new(media);
+    if let Some(keep) = config.media.keep {
+        // It ends with the process.
+        tokio::spawn(media.clone().tidy(keep));
+    }
+    Ok(media)
+}
+
 #[cfg(feature = "slack")]
-fn slack(config: &Config, clock: &Arc<dyn Clock>) -> Result<shard::platform::slack::Slack, Failure> {
+fn slack(
+    config: &Config,
+    media: &Arc<Media>,
+    clock: &Arc<dyn Clock>,
+) -> Result<shard::platform::slack::Slack, Failure> {
     use shard::platform::slack::{Slack, SlackConfig, SlackLimits};
 
-    use crate::config::PrivateAddresses;
     let slack = SlackConfig {
         limits: SlackLimits { chat_per_second: config.slack.channel_messages_per_second, ..SlackLimits::default() },
-        fetch_private: config.media.private_addresses == PrivateAddresses::Allow,
         ..SlackConfig::new(config.slack.api_url.clone())
     };
-    Slack::new(slack, clock.clone()).map_err(|error| Failure::Config(format!("slack: {error}")))
+    Slack::new(slack, media.clone(), clock.clone()).map_err(|error| Failure::Config(format!("slack: {error}")))
 }
 
 /// Writes the port in use where `shardvisor status` and tests look for it.

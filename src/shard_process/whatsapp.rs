@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use shard::{
     clock::Clock,
     keyring::Keyring,
+    media::Media,
     platform::{
         Platform,
         whatsapp::{LOOPBACK, Whatsapp, WhatsappConfig},
@@ -23,6 +24,7 @@ use crate::{
 pub(super) fn platform(
     config: &Config,
     slot: &Arc<SlotStore>,
+    media: &Arc<Media>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Option<Arc<dyn Platform>>, Failure> {
     if LOOPBACK && config.whatsapp.endpoint.is_none() {
@@ -40,12 +42,12 @@ pub(super) fn platform(
         device_name: config.whatsapp.device_name.clone(),
         pre_keys: config.whatsapp.pre_keys as usize,
         history: config.whatsapp.history,
-        largest_file: config.whatsapp.largest_file,
         endpoint: config.whatsapp.endpoint.clone(),
         hurry: if LOOPBACK { 5 } else { 1 },
-        ..WhatsappConfig::new(config.data_dir.join("media"))
+        ..WhatsappConfig::default()
     };
-    let whatsapp = Whatsapp::new(settings, sessions).map_err(|error| Failure::Config(error.to_string()))?;
+    let whatsapp =
+        Whatsapp::new(settings, media.clone(), sessions).map_err(|error| Failure::Config(error.to_string()))?;
     Ok(Some(Arc::new(whatsapp)))
 }
 

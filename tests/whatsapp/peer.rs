@@ -50,6 +50,12 @@ async fn a_device_of_baileys_and_ours_talk_across_a_death() {
     world.job("fetch", "download_media", &json!({"chat_id": world.peer.jid(), "message_id": id, "media": media}));
     let stored = world.done("fetch")["data"]["result"]["path"].as_str().expect("a path").to_owned();
     assert_eq!(std::fs::read(&stored).expect("read"), b"a picture");
+    let told = wait_for("the stored file", SOON, || of(&world.events, "media.stored").pop());
+    assert_eq!((&told["data"]["message_id"], &told["data"]["path"]), (&id, &json!(stored)));
+    world.job("face", "fetch_avatar", &json!({"chat_id": world.peer.jid()}));
+    let told = wait_for("the picture", SOON, || of(&world.events, "avatar.stored").pop());
+    assert_eq!(told["data"]["status"], "none");
+
     let back =
         json!({"chat_id": world.peer.jid(), "kind": "image", "url": format!("file://{stored}"), "caption": "yours"});
     world.job("back", "send_media", &back);

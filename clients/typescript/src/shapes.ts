@@ -66,7 +66,9 @@ const degrees =
     typeof value === "number" && Math.abs(value) <= limit ? value : refuse(field, `expected -${limit} to ${limit}`);
 
 const webAddress: Rule = (field, value) =>
-  typeof value === "string" && /^https?:\/\//.test(value) ? value : refuse(field, "expected an http: or https: URL");
+  typeof value === "string" && /^(https?:\/\/|file:\/\/\/)/.test(value)
+    ? value
+    : refuse(field, "expected an http: or https: URL, or file:// and the path of a stored file");
 
 const wholeNumber: Rule = (field, value) =>
   typeof value === "number" && Number.isInteger(value) && value >= 0 && value < 2 ** 32

@@ -1,6 +1,7 @@
 //! What came of a job, stored for whoever wants to know: it is settled only after that. Where nobody does it is not told: what
 //! came of a send is in the send guard, and why a job failed lies beside it in the dead letters.
 
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
@@ -12,7 +13,7 @@ use super::{
 use crate::{
     event::{Event, EventKind, JobDone, JobFailed},
     identity::ChannelId,
-    job::Job,
+    job::{Job, Task},
     registry::{Fence, RegistryError, Sent},
     sink::{Batch, OutboxError},
 };
@@ -23,6 +24,7 @@ impl Performer {
         if self.ctx.job_events_to.is_empty() {
             return Verdict::Done;
         }
+        let fetched = fetched(&job.task, sent.result.as_ref());
         let kind = EventKind::JobDone(JobDone {
             job_id: job.id.to_string(),
             name: job.task.name().to_owned(),
@@ -31,7 +33,7 @@ impl Performer {
             uncertain,
         });
         // Apart, so that a job that nobody is told of is the smaller.
-        Box::pin(self.tell(ready, job, kind, Verdict::Done)).await
+        Box::pin(self.tell(ready, job, fetched.into_iter().chain([kind]).collect(), Verdict::Done)).await
     }
 
     /// The job is a dead letter once its event is stored.
@@ -53,7 +55,7 @@ impl Performer {
             attempts: failures + 1,
             error: error.clone(),
         });
-        Box::pin(self.tell(ready, job, kind, Verdict::Bury { reason, error })).await
+        Box::pin(self.tell(ready, job, vec![kind], Verdict::Bury { reason, error })).await
     }
 
     /// Whatever verdict it is: an end is told first.
@@ -64,14 +66,19 @@ impl Performer {
         }
     }
 
-    /// Stores an event under whatever right this process has by now; without any the job is looked at again.
-    async fn tell(&self, ready: &mut Ready, job: &Job, kind: EventKind, verdict: Verdict) -> Verdict {
+    /// Stores events under whatever right this process has by now; without any the job is looked at again.
+    async fn tell(&self, ready: &mut Ready, job: &Job, kinds: Vec<EventKind>, verdict: Verdict) -> Verdict {
         let conversation = job.task.chat().map(str::to_owned);
-        let key = format!("job/{}", job.id);
-        let event = Event::new(job.channel, ready.spec.platform, conversation, self.now(), &key, kind);
+        let (now, platform) = (self.now(), ready.spec.platform);
+        let event = |kind: EventKind| {
+            let about = if matches!(kind, EventKind::JobDone(_) | EventKind::JobFailed(_)) { "job" } else { "stored" };
+            let key = format!("{about}/{}", job.id);
+            Event::new(job.channel, platform, conversation.clone(), now, &key, kind)
+        };
+        let events: Vec<Event> = kinds.into_iter().map(event).collect();
         let mut told = false;
         loop {
-            let batch = Batch { fence: ready.fence, events: vec![event.clone()], offset: None };
+            let batch = Batch { fence: ready.fence, events: events.clone(), offset: None };
             match self.ctx.outbox.append(batch, &self.ctx.job_events_to).await {
                 Ok(stored) => {
                     (self.ctx.on_stored)(stored);
@@ -126,5 +133,23 @@ impl Performer {
                 }
             }
         }
+    }
+}
+
+/// What a job stored is an event of its own, for those who don't know the job.
+fn fetched(task: &Task, result: Option<&Value>) -> Option<EventKind> {
+    let about = |chat: &str| {
+        let mut data = result.and_then(Value::as_object).cloned().unwrap_or_default();
+        data.insert("chat_id".to_owned(), chat.into());
+        data
+    };
+    match task {
+        Task::DownloadMedia(data) => {
+            let mut told = about(&data.chat_id);
+            told.insert("message_id".to_owned(), data.message_id.as_str().into());
+            Some(EventKind::MediaStored(told))
+        }
+        Task::FetchAvatar(data) => Some(EventKind::AvatarStored(about(&data.chat_id))),
+        _ => None,
     }
 }

@@ -71,7 +71,7 @@ pub struct SendMedia {
     pub chat_id: String,
     /// What kind of file it is shown as.
     pub kind: MediaKind,
-    /// Where the file is: `http:` or `https:`.
+    /// Where the file is: `http:` or `https:`, or `file://` and the path that a `download_media` of this channel told.
     #[schemars(length(min = 1))]
     pub url: String,
     /// A text below it.

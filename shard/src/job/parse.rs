@@ -210,8 +210,10 @@ impl Task {
         }
         match self {
             Self::Send(data) if data.text.is_empty() => Err(field("data.text", "must not be empty")),
-            Self::SendMedia(data) if !(data.url.starts_with("http://") || data.url.starts_with("https://")) => {
-                Err(field("data.url", "expected an http: or https: URL"))
+            Self::SendMedia(data)
+                if !["http://", "https://", "file:///"].iter().any(|scheme| data.url.starts_with(scheme)) =>
+            {
+                Err(field("data.url", "expected an http: or https: URL, or file:// and the path of a stored file"))
             }
             Self::SendLocation(data) if !(-90.0..=90.0).contains(&data.latitude) => {
                 Err(field("data.latitude", "expected -90 to 90"))

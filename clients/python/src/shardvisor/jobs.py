@@ -116,9 +116,9 @@ def send_media(
     job_id: str | None = None,
     expires_at: datetime | None = None,
 ) -> Job:
-    """Send the file behind an `http:` or `https:` URL."""
-    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-        raise JobError("field `data.url`: expected an http: or https: URL")
+    """Send the file behind an `http:` or `https:` URL, or one that a `download_media` of the channel stored (`file://` and its path)."""
+    if not isinstance(url, str) or not url.startswith(("http://", "https://", "file:///")):
+        raise JobError("field `data.url`: expected an http: or https: URL, or file:// and the path of a stored file")
     data = {
         "chat_id": needed("chat_id", chat_id),
         "kind": kind,

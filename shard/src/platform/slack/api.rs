@@ -92,6 +92,13 @@ impl Api {
         &self.client
     }
 
+    /// Whether a token may be shown to this address.
+    pub(super) fn is_slacks_own(&self, address: &Url) -> bool {
+        let of_slack = |host: &str| host == "slack.com" || host.ends_with(".slack.com");
+        let ours = Url::parse(&self.base).is_ok_and(|base| base.origin() == address.origin());
+        ours || (address.scheme() == "https" && address.host_str().is_some_and(of_slack))
+    }
+
     /// Calls a method with parameters as JSON; `patience` is for all of it.
     pub(super) async fn call(
         &self,

@@ -5,9 +5,9 @@
 //! means.
 
 mod api;
+mod download;
 mod envelope;
 mod event;
-mod fetch;
 mod interaction;
 mod limits;
 mod link;
@@ -35,9 +35,9 @@ pub use limits::SlackLimits;
 pub use link::SlackTimes;
 pub use tokens::{BadTokens, Tokens};
 
-use self::{api::Api, fetch::Fetcher, limits::Limits, opens::Opens, receive::Shared, send::SlackSender};
+use self::{api::Api, limits::Limits, opens::Opens, receive::Shared, send::SlackSender};
 use super::{Closed, Inbox, Platform, PlatformKind, Sender};
-use crate::{clock::Clock, directory::ChannelSpec, identity::ChannelId, job::Job};
+use crate::{clock::Clock, directory::ChannelSpec, identity::ChannelId, job::Job, media::Media};
 
 /// Why an app without an app token is left alone.
 const NOT_HELD: &str = "the app has no app token (xapp-…): its events come by HTTP, and no socket is held for it";
@@ -51,14 +51,12 @@ pub struct SlackConfig {
     pub limits: SlackLimits,
     /// By what times sockets live.
     pub times: SlackTimes,
-    /// Whether files to be sent may be fetched from private addresses.
-    pub fetch_private: bool,
 }
 
 impl SlackConfig {
     /// The defaults for a Web API.
     pub fn new(api_url: Url) -> Self {
-        Self { api_url, limits: SlackLimits::default(), times: SlackTimes::default(), fetch_private: false }
+        Self { api_url, limits: SlackLimits::default(), times: SlackTimes::default() }
     }
 }
 
@@ -79,7 +77,7 @@ pub enum SlackError {
 /// The network. One serves all apps of a shard.
 pub struct Slack {
     shared: Arc<Shared>,
-    fetcher: Arc<Fetcher>,
+    media: Arc<Media>,
     config: SlackConfig,
     clock: Arc<dyn Clock>,
     /// The limits of each app that somebody can send with: two senders of one app share them.
@@ -88,11 +86,10 @@ pub struct Slack {
 
 impl Slack {
     /// Nothing is connected yet.
-    pub fn new(config: SlackConfig, clock: Arc<dyn Clock>) -> Result<Self, SlackError> {
+    pub fn new(config: SlackConfig, media: Arc<Media>, clock: Arc<dyn Clock>) -> Result<Self, SlackError> {
         let api = Arc::new(Api::new(&config.api_url)?);
-        let fetcher = Arc::new(Fetcher::new(config.fetch_private)?);
         let shared = Arc::new(Shared { api, times: config.times.clone(), opens: Opens::default() });
-        Ok(Self { shared, fetcher, config, clock, limits: Mutex::default() })
+        Ok(Self { shared, media, config, clock, limits: Mutex::default() })
     }
 
     fn limits_of(&self, channel: ChannelId) -> Arc<Limits> {
@@ -131,8 +128,8 @@ impl Platform for Slack {
 
     fn sender(&self, spec: &Arc<ChannelSpec>) -> Option<Arc<dyn Sender>> {
         let limits = self.limits_of(spec.id);
-        let (api, fetcher, clock) = (self.shared.api.clone(), self.fetcher.clone(), self.clock.clone());
-        Some(Arc::new(SlackSender::new(api, fetcher, spec.token.as_ref(), limits, clock)))
+        let (api, media, clock) = (self.shared.api.clone(), self.media.clone(), self.clock.clone());
+        Some(Arc::new(SlackSender::new(api, media, spec.token.as_ref(), limits, clock)))
     }
 
     async fn receive(&self, spec: Arc<ChannelSpec>, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> Closed {

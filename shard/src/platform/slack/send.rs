@@ -12,7 +12,6 @@ use tokio::sync::OnceCell;
 use super::{
     api::{Api, CallError},
     event::{Me, text},
-    fetch::Fetcher,
     limits::Limits,
     outcome::failed,
     tokens::Tokens,
@@ -20,6 +19,7 @@ use super::{
 use crate::{
     clock::Clock,
     job::{Job, Revoke, Send, SendReaction, Task},
+    media::Media,
     platform::{Done, Failed, Sender, rate::Turn},
     secret::Secret,
 };
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Sends for one app.
 pub(super) struct SlackSender {
     pub(super) api: Arc<Api>,
-    pub(super) fetcher: Arc<Fetcher>,
+    pub(super) media: Arc<Media>,
     token: Option<Secret>,
     limits: Arc<Limits>,
     clock: Arc<dyn Clock>,
@@ -72,16 +72,16 @@ pub(super) fn refused(reason: &'static str, error: &str) -> Failure {
 impl SlackSender {
     pub(super) fn new(
         api: Arc<Api>,
-        fetcher: Arc<Fetcher>,
+        media: Arc<Media>,
         secret: Option<&Secret>,
         limits: Arc<Limits>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let token = secret.and_then(|secret| Tokens::read(secret).ok()).map(|tokens| tokens.bot);
-        Self { api, fetcher, token, limits, clock, me: OnceCell::new() }
+        Self { api, media, token, limits, clock, me: OnceCell::new() }
     }
 
-    fn token(&self) -> Result<&Secret, Failure> {
+    pub(super) fn token(&self) -> Result<&Secret, Failure> {
         self.token.as_ref().ok_or_else(|| refused("logged_out", "the channel has no bot token (xoxb-…)"))
     }
 
@@ -197,7 +197,8 @@ impl Sender for SlackSender {
     async fn perform(&self, job: &Job, _: Option<&str>) -> Result<Done, Failed> {
         let done = match &job.task {
             Task::Send(data) => self.send(data).await,
-            Task::SendMedia(data) => self.send_media(data).await,
+            Task::SendMedia(data) => self.send_media(job.channel, data).await,
+            Task::DownloadMedia(data) => self.download(job.channel, data).await,
             Task::SendReaction(data) => self.send_reaction(data).await,
             Task::Revoke(data) => self.revoke(data).await,
             _ => Err(refused("unsupported", "Slack can't do this job")),

@@ -8,11 +8,12 @@ use url::Url;
 use super::{
     api::unanswered,
     event::text,
-    fetch::File,
     send::{Failure, SlackSender, refused},
 };
 use crate::{
+    identity::ChannelId,
     job::{MediaKind, SendMedia},
+    media::Source,
     platform::{Done, Failed},
 };
 
@@ -21,18 +22,18 @@ const UPLOAD: Duration = Duration::from_secs(300);
 
 impl SlackSender {
     /// Sends a file. Until the last call nothing is shown, so that only that one leaves a doubt.
-    pub(super) async fn send_media(&self, data: &SendMedia) -> Result<Done, Failure> {
+    pub(super) async fn send_media(&self, channel: ChannelId, data: &SendMedia) -> Result<Done, Failure> {
         let url = Url::parse(&data.url).map_err(|_| refused("rejected", "the file's URL is none"))?;
         let name = data.file_name.clone().unwrap_or_else(|| name_of(&url, data.kind));
         let early = Failure::before_anything_was_shown;
         // The limit comes first: a file that may not be shown yet is not fetched for nothing.
         self.turn("files.completeUploadExternal", Some(&data.chat_id)).await?;
-        let channel = self.conversation(&data.chat_id).await.map_err(early)?;
-        let file = self.fetcher.fetch(url).await.map_err(Failure::Own)?;
+        let conversation = self.conversation(&data.chat_id).await.map_err(early)?;
+        let file = self.media.source(channel, &data.url).await.map_err(Failure::Own)?;
         let id = self.upload(&name, file).await.map_err(early)?;
         let mut params = Map::new();
         params.insert("files".into(), json!([{"id": id, "title": name}]));
-        params.insert("channel_id".into(), channel.as_str().into());
+        params.insert("channel_id".into(), conversation.as_str().into());
         for (key, value) in [
             ("initial_comment", data.caption.as_ref()),
             ("thread_ts", data.thread_id.as_ref().or(data.reply_to.as_ref())),
@@ -43,10 +44,10 @@ impl SlackSender {
         }
         let answer = self.call("files.completeUploadExternal", None, params.into()).await?;
         let mut result = json!({ "file_id": id });
-        if channel != data.chat_id {
-            result["chat_id"] = channel.as_str().into();
+        if conversation != data.chat_id {
+            result["chat_id"] = conversation.as_str().into();
         }
-        Ok(Done { provider_id: shown_as(&answer, &channel), result: Some(result) })
+        Ok(Done { provider_id: shown_as(&answer, &conversation), result: Some(result) })
     }
 
     /// Files go into conversations only: for a person, the one with them is opened.
@@ -59,7 +60,7 @@ impl SlackSender {
             .ok_or_else(|| refused("bad_recipient", "no conversation with this person was opened"))
     }
 
-    async fn upload(&self, name: &str, file: File) -> Result<String, Failure> {
+    async fn upload(&self, name: &str, file: Source) -> Result<String, Failure> {
         let length = file.length.to_string();
         let place = self.call_form("files.getUploadURLExternal", &[("filename", name), ("length", &length)]).await?;
         let address = text(&place, "/upload_url").and_then(|url| Url::parse(&url).ok());
@@ -67,7 +68,7 @@ impl SlackSender {
             return Err(again("Slack gave no place for the file"));
         };
         let request = self.api.client().post(address).timeout(UPLOAD);
-        let request = request.header("content-length", length).body(file.body);
+        let request = request.header("content-length", length).body(file.into_body());
         let response = request.send().await.map_err(unanswered)?;
         match response.status() {
             status if status.is_success() => Ok(id),

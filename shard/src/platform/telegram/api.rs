@@ -6,7 +6,7 @@
 use std::{error::Error, time::Duration};
 
 use bytes::Bytes;
-use reqwest::{StatusCode, header::CONTENT_TYPE};
+use reqwest::{RequestBuilder, Response, StatusCode, header::CONTENT_TYPE, multipart::Form};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use teloxide_core::requests::Payload;
@@ -117,10 +117,50 @@ impl Api {
         params: &(impl Serialize + ?Sized),
         patience: Duration,
     ) -> Result<Box<RawValue>, CallError> {
-        let token = token.filter(|token| is_token(token.expose())).ok_or(CallError::NoToken)?;
-        let address = format!("{}/bot{}/{method}", self.base, token.expose());
+        let token = usable(token)?;
         let body = serde_json::to_vec(params).map_err(|error| CallError::Unsent(error.to_string()))?;
-        let request = self.client.post(address).header(CONTENT_TYPE, "application/json").body(body).timeout(patience);
+        let request = self.client.post(self.method(token, method)).header(CONTENT_TYPE, "application/json").body(body);
+        Self::exchange(token, request.timeout(patience)).await
+    }
+
+    /// Calls a method with a file in it.
+    pub(super) async fn upload(
+        &self,
+        token: Option<&Secret>,
+        method: &str,
+        form: Form,
+        patience: Duration,
+    ) -> Result<Box<RawValue>, CallError> {
+        let token = usable(token)?;
+        let request = self.client.post(self.method(token, method)).multipart(form);
+        Self::exchange(token, request.timeout(patience)).await
+    }
+
+    /// Begins to fetch a file from where `getFile` says it lies.
+    pub(super) async fn file(&self, token: Option<&Secret>, path: &str) -> Result<Response, CallError> {
+        let token = usable(token)?;
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/');
+        if !path.bytes().all(fits) || path.starts_with('/') || path.contains("..") {
+            let description = "the file's path is none of the Bot API's".to_owned();
+            return Err(CallError::Refused { code: 400, description, retry_after: None, migrated_to: None });
+        }
+        let address = format!("{}/file/bot{}/{path}", self.base, token.expose());
+        let response = self.client.get(address).send().await.map_err(|error| unanswered(error, token))?;
+        match response.status() {
+            status if status.is_success() => Ok(response),
+            StatusCode::NOT_FOUND => {
+                let description = "the file is gone".to_owned();
+                Err(CallError::Refused { code: 404, description, retry_after: None, migrated_to: None })
+            }
+            status => Err(CallError::Foreign { status: status.as_u16() }),
+        }
+    }
+
+    fn method(&self, token: &Secret, method: &str) -> String {
+        format!("{}/bot{}/{method}", self.base, token.expose())
+    }
+
+    async fn exchange(token: &Secret, request: RequestBuilder) -> Result<Box<RawValue>, CallError> {
         let exchange = async {
             let mut response = request.send().await?;
             let (status, mut body) = (response.status(), Vec::new());
@@ -137,6 +177,10 @@ impl Api {
             Err(error) => Err(unanswered(error, token)),
         }
     }
+}
+
+fn usable(token: Option<&Secret>) -> Result<&Secret, CallError> {
+    token.filter(|token| is_token(token.expose())).ok_or(CallError::NoToken)
 }
 
 /// `<digits>:<letters, digits, _ and ->`: all that may stand in an address as it is.

@@ -5,6 +5,7 @@
 //! is what decides whether a send may have happened, and lose the raw form of an update they can't read.
 
 mod api;
+mod files;
 mod limits;
 mod message;
 mod outcome;
@@ -28,7 +29,7 @@ pub use limits::TelegramLimits;
 
 use self::{api::Api, limits::Limits, send::TelegramSender};
 use super::{Closed, Inbox, Platform, PlatformKind, Sender};
-use crate::{clock::Clock, directory::ChannelSpec, identity::ChannelId, job::Job};
+use crate::{clock::Clock, directory::ChannelSpec, identity::ChannelId, job::Job, media::Media};
 
 /// How Telegram is reached.
 #[derive(Debug, Clone)]
@@ -66,6 +67,7 @@ pub enum TelegramError {
 pub struct Telegram {
     api: Arc<Api>,
     config: TelegramConfig,
+    media: Arc<Media>,
     clock: Arc<dyn Clock>,
     /// The limits of each bot that somebody can send with: two senders of one bot share them.
     limits: Mutex<HashMap<ChannelId, Weak<Limits>>>,
@@ -73,9 +75,9 @@ pub struct Telegram {
 
 impl Telegram {
     /// Nothing is connected yet.
-    pub fn new(config: TelegramConfig, clock: Arc<dyn Clock>) -> Result<Self, TelegramError> {
+    pub fn new(config: TelegramConfig, media: Arc<Media>, clock: Arc<dyn Clock>) -> Result<Self, TelegramError> {
         let api = Arc::new(Api::new(&config.api_url)?);
-        Ok(Self { api, config, clock, limits: Mutex::default() })
+        Ok(Self { api, config, media, clock, limits: Mutex::default() })
     }
 
     fn limits_of(&self, channel: ChannelId) -> Arc<Limits> {
@@ -105,7 +107,7 @@ impl Platform for Telegram {
 
     fn sender(&self, spec: &Arc<ChannelSpec>) -> Option<Arc<dyn Sender>> {
         let (api, limits) = (self.api.clone(), self.limits_of(spec.id));
-        Some(Arc::new(TelegramSender::new(api, spec.token.clone(), limits, self.clock.clone())))
+        Some(Arc::new(TelegramSender::new(api, self.media.clone(), spec.token.clone(), limits, self.clock.clone())))
     }
 
     async fn receive(&self, spec: Arc<ChannelSpec>, inbox: Arc<dyn Inbox>, stop: CancellationToken) -> Closed {

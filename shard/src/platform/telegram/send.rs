@@ -25,20 +25,23 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    identity::ChannelId,
     job::{Job, MediaKind, ParseMode, Revoke, Send, SendLocation, SendMedia, SendReaction, Task},
+    media::Media,
     platform::{Done, Failed, Sender, rate::Turn},
     secret::Secret,
 };
 
 /// How long a call may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// How long one may take in which the platform fetches a file first.
-const FETCHING: Duration = Duration::from_secs(90);
+pub(super) const FETCHING: Duration = Duration::from_secs(90);
 
 /// Sends for one bot.
 pub(super) struct TelegramSender {
-    api: Arc<Api>,
-    token: Option<Secret>,
+    pub(super) api: Arc<Api>,
+    pub(super) media: Arc<Media>,
+    pub(super) token: Option<Secret>,
     limits: Arc<Limits>,
     clock: Arc<dyn Clock>,
 }
@@ -50,11 +53,21 @@ struct Shown {
 }
 
 impl TelegramSender {
-    pub(super) fn new(api: Arc<Api>, token: Option<Secret>, limits: Arc<Limits>, clock: Arc<dyn Clock>) -> Self {
-        Self { api, token, limits, clock }
+    pub(super) fn new(
+        api: Arc<Api>,
+        media: Arc<Media>,
+        token: Option<Secret>,
+        limits: Arc<Limits>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { api, media, token, limits, clock }
     }
 
-    async fn call<P: Payload + Serialize>(&self, payload: P, patience: Duration) -> Result<Box<RawValue>, CallError> {
+    pub(super) async fn call<P: Payload + Serialize>(
+        &self,
+        payload: P,
+        patience: Duration,
+    ) -> Result<Box<RawValue>, CallError> {
         self.api.call(self.token.as_ref(), &payload, patience).await
     }
 
@@ -72,10 +85,10 @@ impl TelegramSender {
         }
     }
 
-    async fn once(&self, task: &Task, chat: &Recipient) -> Result<Box<RawValue>, Failure> {
+    async fn once(&self, channel: ChannelId, task: &Task, chat: &Recipient) -> Result<Box<RawValue>, Failure> {
         match task {
             Task::Send(data) => self.send(data, chat).await,
-            Task::SendMedia(data) => self.send_media(data, chat).await,
+            Task::SendMedia(data) => self.send_media(channel, data, chat).await,
             Task::SendLocation(data) => self.send_location(data, chat).await,
             Task::SendReaction(data) => self.send_reaction(data, chat).await,
             Task::Revoke(data) => self.revoke(data, chat).await,
@@ -100,8 +113,14 @@ impl TelegramSender {
         Ok(self.call(send, PATIENCE).await?)
     }
 
-    async fn send_media(&self, data: &SendMedia, chat: &Recipient) -> Result<Box<RawValue>, Failure> {
+    async fn send_media(
+        &self,
+        channel: ChannelId,
+        data: &SendMedia,
+        chat: &Recipient,
+    ) -> Result<Box<RawValue>, Failure> {
         let url = Url::parse(&data.url).map_err(|_| refused("rejected", "the file's URL is none"))?;
+        let is_stored = url.scheme() == "file";
         let file = InputFile::url(url);
         let (reply, thread) = (reply(data.reply_to.as_deref())?, thread(data.thread_id.as_deref())?);
         // The payloads differ in their type alone.
@@ -111,7 +130,11 @@ impl TelegramSender {
                 send.caption = data.caption.clone();
                 send.reply_parameters = reply;
                 send.message_thread_id = thread;
-                self.call(send, FETCHING).await?
+                match is_stored {
+                    true => self.upload(channel, data, &send).await?,
+                    // The platform fetches it.
+                    false => self.call(send, FETCHING).await?,
+                }
             }};
         }
         Ok(match data.kind {
@@ -127,7 +150,10 @@ impl TelegramSender {
                 let mut send = SendSticker::new(chat.clone(), file);
                 send.reply_parameters = reply;
                 send.message_thread_id = thread;
-                self.call(send, FETCHING).await?
+                match is_stored {
+                    true => self.upload(channel, data, &send).await?,
+                    false => self.call(send, FETCHING).await?,
+                }
             }
         })
     }
@@ -162,6 +188,9 @@ impl TelegramSender {
 #[async_trait]
 impl Sender for TelegramSender {
     async fn perform(&self, job: &Job, _: Option<&str>) -> Result<Done, Failed> {
+        if let Task::DownloadMedia(data) = &job.task {
+            return self.download(job.channel, data).await;
+        }
         let (chat, is_message) = match &job.task {
             Task::Send(data) => (&data.chat_id, true),
             Task::SendMedia(data) => (&data.chat_id, true),
@@ -173,11 +202,11 @@ impl Sender for TelegramSender {
         let to = recipient(chat)?;
         self.turn(chat, is_message).await?;
         let mut migrated = None;
-        let mut result = self.once(&job.task, &to).await;
+        let mut result = self.once(job.channel, &job.task, &to).await;
         if let Err(Failure::Call(CallError::Refused { migrated_to: Some(new), .. })) = &result {
             // The group has another id since it became a supergroup; nothing was shown under the old one.
             migrated = Some(*new);
-            result = self.once(&job.task, &Recipient::Id(ChatId(*new))).await;
+            result = self.once(job.channel, &job.task, &Recipient::Id(ChatId(*new))).await;
         }
         match result {
             Ok(answer) => {
@@ -202,7 +231,7 @@ impl Sender for TelegramSender {
 }
 
 /// Why a job was not done: the call failed, or there was none to make.
-enum Failure {
+pub(super) enum Failure {
     Call(CallError),
     Own(Failed),
 }
@@ -217,7 +246,7 @@ fn unsupported() -> Failed {
     Failed::Permanent { reason: "unsupported", error: "Telegram can't do this job".to_owned() }
 }
 
-fn refused(reason: &'static str, error: &str) -> Failure {
+pub(super) fn refused(reason: &'static str, error: &str) -> Failure {
     Failure::Own(Failed::Permanent { reason, error: error.to_owned() })
 }
 

@@ -7,7 +7,6 @@
 mod close;
 mod connection;
 mod content;
-mod files;
 mod history;
 mod hook;
 mod http;
@@ -21,7 +20,6 @@ mod tests;
 use std::{
     collections::HashMap,
     net::IpAddr,
-    path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -36,12 +34,13 @@ use whatsapp_rust::{
     wacore::net::{HttpClient, TransportFactory},
 };
 
-use self::{files::Files, http::MediaHttp, line::Line, send::WhatsappSender};
+use self::{http::MediaHttp, line::Line, send::WhatsappSender};
 use super::{Closed, Failed, Inbox, Platform, PlatformKind, Sender};
 use crate::{
     directory::ChannelSpec,
     identity::ChannelId,
     job::{Job, Task},
+    media::Media,
     session::Sessions,
 };
 
@@ -65,19 +64,14 @@ pub struct WhatsappConfig {
     pub login_timeout: Duration,
     /// How long a server may take to answer for a message.
     pub ack_timeout: Duration,
-    /// No file that is sent or fetched is longer.
-    pub largest_file: u64,
-    /// Where fetched files and pictures lie.
-    pub media_dir: PathBuf,
     /// Another server than WhatsApp's; loopback builds only, and only on this machine.
     pub endpoint: Option<Url>,
     /// Divides the client's own waits; 1 but in tests.
     pub hurry: u32,
 }
 
-impl WhatsappConfig {
-    /// The defaults.
-    pub fn new(media_dir: PathBuf) -> Self {
+impl Default for WhatsappConfig {
+    fn default() -> Self {
         Self {
             version: PINNED_VERSION,
             device_name: "shardvisor".to_owned(),
@@ -86,8 +80,6 @@ impl WhatsappConfig {
             idle_limit: Duration::from_secs(75),
             login_timeout: Duration::from_secs(60),
             ack_timeout: Duration::from_secs(20),
-            largest_file: 64 << 20,
-            media_dir,
             endpoint: None,
             hurry: 1,
         }
@@ -108,14 +100,6 @@ pub enum WhatsappError {
     /// No HTTP client could be made.
     #[error("no HTTP client for media")]
     Client(#[source] reqwest::Error),
-    /// The place for files is of no use.
-    #[error("{dir}: files can't be kept there: {cause}")]
-    Files {
-        /// The place.
-        dir: String,
-        /// Why.
-        cause: String,
-    },
 }
 
 /// Whether this build skips the chain of certificates, and therefore connects to loopback addresses alone.
@@ -145,11 +129,8 @@ struct Shared {
     sessions: Arc<dyn Sessions>,
     transport: Arc<dyn TransportFactory>,
     http: Arc<dyn HttpClient>,
-    web: reqwest::Client,
-    files: Files,
+    media: Arc<Media>,
     lines: Mutex<HashMap<ChannelId, Arc<Line>>>,
-    /// Files under way at a time: each takes a thread.
-    transfers: Semaphore,
     /// Histories read at a time.
     histories: Arc<Semaphore>,
 }
@@ -167,7 +148,7 @@ pub struct Whatsapp {
 
 impl Whatsapp {
     /// Nothing is connected yet. Must be called within the runtime.
-    pub fn new(config: WhatsappConfig, sessions: Arc<dyn Sessions>) -> Result<Self, WhatsappError> {
+    pub fn new(config: WhatsappConfig, media: Arc<Media>, sessions: Arc<dyn Sessions>) -> Result<Self, WhatsappError> {
         checked_endpoint(config.endpoint.as_ref(), LOOPBACK)?;
         let web = reqwest::Client::builder()
             .connect_timeout(Duration::from_secs(10))
@@ -186,11 +167,9 @@ impl Whatsapp {
         let shared = Shared {
             sessions,
             transport: Arc::new(transport),
-            http: Arc::new(MediaHttp::new(web.clone(), instead)),
-            web,
-            files: Files::open(&config.media_dir)?,
+            http: Arc::new(MediaHttp::new(web, instead)),
+            media,
             lines: Mutex::default(),
-            transfers: Semaphore::new(3),
             histories: Arc::new(Semaphore::new(2)),
             config,
         };

@@ -127,10 +127,12 @@ pub(super) fn complete(server: &Server, app: &App, state: &mut AppState, params:
 }
 
 /// `files.info`
-pub(super) fn info(state: &AppState, params: &Params) -> Done {
+pub(super) fn info(server: &Server, state: &AppState, params: &Params) -> Done {
     let id = params.text("file").ok_or("file_not_found")?;
-    let file = state.files.get(&id).ok_or(Refused::from("file_not_found"))?;
-    Ok(json!({"file": {"id": id, "name": file.name, "mimetype": file.mime, "size": file.length}}))
+    if !state.files.contains_key(&id) {
+        return Err(Refused::from("file_not_found"));
+    }
+    Ok(json!({"file": describe(server, state, &id)}))
 }
 
 /// `/files-pri/<id>/<name>`

@@ -89,7 +89,7 @@ pub(super) fn call(server: &Server, app: &App, token: &str, method: &str, params
         }
         "files.getUploadURLExternal" => files::begin(server, state, params),
         "files.completeUploadExternal" => files::complete(server, app, state, params),
-        "files.info" => files::info(state, params),
+        "files.info" => files::info(server, state, params),
         _ => Err("unknown_method".into()),
     }
 }

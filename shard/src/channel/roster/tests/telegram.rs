@@ -33,7 +33,12 @@ async fn fleet(count: u32) -> Fleet {
     let bots: Vec<_> = (0..count).map(|_| simulator.add_bot()).collect();
     let world = World::new();
     world.directory.set(bots.iter().zip(0..).map(|(bot, n)| with_token(n, bot.token())));
-    let telegram = Telegram::new(TelegramConfig::new(simulator.url().parse().unwrap()), Arc::new(SystemClock)).unwrap();
+    let telegram = Telegram::new(
+        TelegramConfig::new(simulator.url().parse().unwrap()),
+        crate::media::for_tests(true),
+        Arc::new(SystemClock),
+    )
+    .unwrap();
     let roster = world.roster_on(RosterConfig { cold_start: false, ..world.config() }, Arc::new(telegram));
     let handle = roster.handle();
     tokio::spawn(roster.run());

@@ -1,5 +1,6 @@
 //! Against the simulator of Slack, over real sockets.
 
+mod files;
 mod receiving;
 mod secrets;
 mod sending;
@@ -41,8 +42,8 @@ fn spec_of(secret: &str) -> Arc<ChannelSpec> {
 }
 
 fn slack_at(url: &str) -> Arc<Slack> {
-    let config = SlackConfig { fetch_private: true, ..SlackConfig::new(url.parse().unwrap()) };
-    Arc::new(Slack::new(config, Arc::new(SystemClock)).unwrap())
+    let config = SlackConfig::new(url.parse().unwrap());
+    Arc::new(Slack::new(config, crate::media::for_tests(true), Arc::new(SystemClock)).unwrap())
 }
 
 /// An inbox in memory that keeps each event once, as an outbox does, and can refuse, or take its time.
@@ -67,6 +68,14 @@ impl TestInbox {
             _ => None,
         };
         events.iter().filter_map(text).collect()
+    }
+
+    /// The `media` object of the last message.
+    fn media(&self) -> Option<serde_json::Value> {
+        self.events.lock().unwrap().iter().rev().find_map(|event| match &event.kind {
+            EventKind::MessageReceived(message) => serde_json::to_value(message.media.as_ref()?).ok(),
+            _ => None,
+        })
     }
 
     fn kinds(&self) -> Vec<&'static str> {
@@ -137,9 +146,8 @@ impl World {
     async fn with(times: SlackTimes) -> Self {
         let simulator = Simulator::start().await.unwrap();
         let app = simulator.add_app();
-        let config =
-            SlackConfig { fetch_private: true, times, ..SlackConfig::new(simulator.api_url().parse().unwrap()) };
-        let slack = Arc::new(Slack::new(config, Arc::new(SystemClock)).unwrap());
+        let config = SlackConfig { times, ..SlackConfig::new(simulator.api_url().parse().unwrap()) };
+        let slack = Arc::new(Slack::new(config, crate::media::for_tests(true), Arc::new(SystemClock)).unwrap());
         Self { simulator, app, slack, inbox: Arc::default() }
     }
 

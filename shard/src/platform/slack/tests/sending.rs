@@ -103,7 +103,7 @@ async fn a_file_behind_the_wall_is_not_fetched() {
     let world = World::new().await;
     world.app.dm("U7");
     let config = SlackConfig::new(world.simulator.api_url().parse().unwrap());
-    let slack = Slack::new(config, Arc::new(SystemClock)).unwrap();
+    let slack = Slack::new(config, crate::media::for_tests(false), Arc::new(SystemClock)).unwrap();
     let sender = slack.sender(&spec_of(&secret_of(&world.app))).unwrap();
     let from = files().await;
     let data = json!({"chat_id": "D7", "kind": "image", "url": format!("{from}/cat.png")});

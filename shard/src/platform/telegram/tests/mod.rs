@@ -1,5 +1,6 @@
 //! Against the simulator of the Bot API, over real sockets.
 
+mod files;
 mod receiving;
 mod secrets;
 mod sending;
@@ -41,7 +42,7 @@ pub(super) fn spec_of(token: &str) -> Arc<ChannelSpec> {
 
 pub(super) fn telegram_at(url: &str) -> Arc<Telegram> {
     let config = TelegramConfig::new(url.parse().unwrap());
-    Arc::new(Telegram::new(config, Arc::new(SystemClock)).unwrap())
+    Arc::new(Telegram::new(config, crate::media::for_tests(true), Arc::new(SystemClock)).unwrap())
 }
 
 /// An inbox in memory that can refuse, or take its time.
@@ -67,6 +68,14 @@ impl TestInbox {
                 _ => None,
             })
             .collect()
+    }
+
+    /// The `media` object of the last message.
+    fn media(&self) -> Option<serde_json::Value> {
+        self.events.lock().unwrap().iter().rev().find_map(|event| match &event.kind {
+            EventKind::MessageReceived(message) => serde_json::to_value(message.media.as_ref()?).ok(),
+            _ => None,
+        })
     }
 
     fn kinds(&self) -> Vec<&'static str> {

@@ -4,12 +4,11 @@
 //! is allowed. Few are under way at a time.
 
 use std::{
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter, Read, Seek, Write},
     time::Duration,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 use url::Url;
@@ -23,7 +22,7 @@ use whatsapp_rust::{
     upload::UploadResponse,
     wacore::{
         iq::contacts::{ProfilePictureSpec, ProfilePictureType},
-        upload::encrypt_media_streaming,
+        upload::{UploadSource, encrypt_media_streaming},
     },
     waproto::{
         buffa::MessageField,
@@ -31,16 +30,13 @@ use whatsapp_rust::{
     },
 };
 
-use super::super::{
-    files::{Draft, Stored, extension},
-    line::Link,
-};
+use super::super::line::Link;
 use super::{WhatsappSender, outcome, recipient, refused, retry, text};
 use crate::{
-    event::{Event, EventKind},
     identity::ChannelId,
     job::{DownloadMedia, FetchAvatar, Job, MediaKind, SendMedia},
-    platform::{Done, Failed, PlatformKind},
+    media::{Draft, Stored},
+    platform::{Done, Failed},
 };
 
 /// How long a file may take, one way.
@@ -48,85 +44,59 @@ const TRANSFER: Duration = Duration::from_secs(600);
 /// How long the server of a file may take to begin, or a piece of it to come.
 const PIECE: Duration = Duration::from_secs(60);
 
-/// A file from somewhere, and its type as that place says.
-struct Fetched {
-    draft: Draft,
-    mime_type: Option<String>,
+/// A file that is sealed for the platform.
+struct Sealed(Draft);
+
+impl UploadSource for Sealed {
+    fn len(&self) -> u64 {
+        self.0.open().and_then(|file| file.metadata()).map(|meta| meta.len()).unwrap_or_default()
+    }
+
+    fn reader_from(&self, offset: u64) -> io::Result<Box<dyn Read + Send>> {
+        let mut file = self.0.open()?;
+        file.seek(io::SeekFrom::Start(offset))?;
+        Ok(Box::new(file))
+    }
 }
 
 impl WhatsappSender {
-    /// Fetches the file of a `send_media` and passes it to the platform; the message that shows it.
-    pub(super) async fn uploaded(&self, link: &Link, data: &SendMedia) -> Result<wa::Message, Failed> {
+    /// Passes the file of a `send_media` to the platform; the message that shows it.
+    pub(super) async fn uploaded(
+        &self,
+        link: &Link,
+        channel: ChannelId,
+        data: &SendMedia,
+    ) -> Result<wa::Message, Failed> {
         let chat = recipient(&data.chat_id)?;
-        let _room = self.shared.transfers.acquire().await.map_err(|_| Failed::NotConnected)?;
-        let fetched = self.fetch(&data.url).await?;
+        let media = &self.shared.media;
+        let _room = media.room().await?;
+        let source = media.source(channel, &data.url).await?;
+        let mime_type = source.mime_type.clone().or_else(|| data.mime_type.clone());
+        let plain = source.into_file(media).await?;
         let kind = media_type(data.kind);
-        let sealed = self.shared.files.draft().map_err(|error| disk(&error))?;
-        let plain = fetched.draft;
+        let sealed = media.draft()?;
         let (sealed, info) = blocking(move || {
             let mut writer = BufWriter::new(sealed.open()?);
-            let info = encrypt_media_streaming(io::BufReader::new(plain.open()?), &mut writer, kind)
-                .map_err(io::Error::other)?;
+            let info =
+                encrypt_media_streaming(io::BufReader::new(plain), &mut writer, kind).map_err(io::Error::other)?;
             writer.flush()?;
             drop(writer);
-            Ok((sealed, info))
+            Ok((Sealed(sealed), info))
         })
         .await?;
         link.held()?;
         let uploaded = timeout(TRANSFER, link.client.upload_stream(sealed, info, kind)).await;
         let uploaded = uploaded.map_err(|_| super::late())?.map_err(|error| media_error(&error))?;
         let context = text::context(&chat, data.reply_to.as_deref(), &[], link)?.map(Box::new);
-        Ok(message(uploaded, data, fetched.mime_type, context))
-    }
-
-    /// A file by its URL, into a draft.
-    async fn fetch(&self, url: &str) -> Result<Fetched, Failed> {
-        let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
-        let url = url.ok_or_else(|| refused("rejected", "the file's URL is none of http: or https:"))?;
-        let failed = |error: reqwest::Error| Failed::Retry {
-            error: format!("the file could not be fetched: {}", error.without_url()),
-            after: None,
-        };
-        let sent = timeout(PIECE, self.shared.web.get(url).send()).await;
-        let mut response = sent.map_err(|_| super::late())?.map_err(failed)?;
-        let status = response.status();
-        if !status.is_success() {
-            let error = format!("the file's host answered {status}");
-            return Err(match status.as_u16() {
-                408 | 425 | 429 | 500.. => Failed::Retry { error, after: None },
-                _ => Failed::Permanent { reason: "rejected", error },
-            });
-        }
-        let limit = self.shared.config.largest_file;
-        let too_large = || refused("too_large", "the file is larger than is allowed");
-        if response.content_length().is_some_and(|length| length > limit) {
-            return Err(too_large());
-        }
-        let mime_type = response.headers().get(reqwest::header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let mime_type = mime_type.map(str::to_owned);
-        let draft = self.shared.files.draft().map_err(|error| disk(&error))?;
-        let mut file =
-            tokio::fs::OpenOptions::new().write(true).open(&draft.path).await.map_err(|error| disk(&error))?;
-        let mut length = 0;
-        while let Some(piece) = timeout(PIECE, response.chunk()).await.map_err(|_| super::late())?.map_err(failed)? {
-            length += piece.len() as u64;
-            if length > limit {
-                return Err(too_large());
-            }
-            tokio::io::AsyncWriteExt::write_all(&mut file, &piece).await.map_err(|error| disk(&error))?;
-        }
-        tokio::io::AsyncWriteExt::flush(&mut file).await.map_err(|error| disk(&error))?;
-        Ok(Fetched { draft, mime_type })
+        Ok(message(uploaded, data, mime_type, context))
     }
 
     /// Fetches a received file. One that is gone from the servers is asked of the phone, once.
     pub(super) async fn download(&self, link: &Link, job: &Job, data: &DownloadMedia) -> Result<Done, Failed> {
-        let (channel, job, message) = (job.channel, job.id.as_str(), data.message_id.as_str());
+        let channel = job.channel;
         let announced = Announced::read(&data.media)?;
-        if announced.size.is_some_and(|size| size > self.shared.config.largest_file) {
-            return Err(refused("too_large", "the file is larger than is allowed"));
-        }
-        let _room = self.shared.transfers.acquire().await.map_err(|_| Failed::NotConnected)?;
+        self.shared.media.wants(announced.mime_type.as_deref(), announced.size)?;
+        let _room = self.shared.media.room().await?;
         let stored = match self.fetch_received(link, channel, &announced, &announced.path).await {
             Err(Missing::Gone) => {
                 let path = self.ask_phone(link, data, &announced).await?;
@@ -135,18 +105,8 @@ impl WhatsappSender {
             }
             other => other.map_err(|missing| missing.failed())?,
         };
-        let result = told(&stored, announced.mime_type.as_deref());
-        let mut data = about(&data.chat_id, &result);
-        data.insert("message_id".to_owned(), message.into());
-        self.tell(link, channel, &format!("media/{job}"), EventKind::MediaStored(data)).await?;
+        let result = stored.told(announced.mime_type.as_deref());
         Ok(Done { provider_id: None, result: Some(result) })
-    }
-
-    /// Stores an event of what was stored.
-    async fn tell(&self, link: &Link, channel: ChannelId, key: &str, kind: EventKind) -> Result<(), Failed> {
-        let event = Event::new(channel, PlatformKind::Whatsapp, None, Timestamp::now(), key, kind);
-        let stored = link.inbox.store(vec![event], None).await;
-        stored.map_err(|_| Failed::Retry { error: "what was stored could not be told".to_owned(), after: None })
     }
 
     async fn fetch_received(
@@ -157,7 +117,7 @@ impl WhatsappSender {
         path: &str,
     ) -> Result<Stored, Missing> {
         link.held().map_err(Missing::Other)?;
-        let draft = self.shared.files.draft().map_err(|error| Missing::Other(disk(&error)))?;
+        let draft = self.shared.media.draft().map_err(Missing::Other)?;
         let file = draft.open().map_err(|error| Missing::Other(disk(&error)))?;
         let params = announced.params(path);
         let fetched = timeout(TRANSFER, link.client.download_from_params_to_writer(&params, file)).await;
@@ -166,8 +126,7 @@ impl WhatsappSender {
             Some(404 | 410) => Missing::Gone,
             _ => Missing::Other(media_error(&error)),
         })?;
-        let (files, end) = (self.shared.files.clone(), extension(announced.mime_type.as_deref()));
-        blocking(move || files.keep(&draft, channel, end)).await.map_err(Missing::Other)
+        self.shared.media.keep(draft, channel, announced.mime_type.as_deref()).await.map_err(Missing::Other)
     }
 
     /// Has the phone upload a file again; where it lies then.
@@ -197,8 +156,6 @@ impl WhatsappSender {
     /// Fetches a profile picture. That it is hidden and that there is none are results too.
     pub(super) async fn avatar(&self, link: &Link, job: &Job, data: &FetchAvatar) -> Result<Done, Failed> {
         let result = self.picture(link, job.channel, data).await?;
-        let kind = EventKind::AvatarStored(about(&data.chat_id, &result));
-        self.tell(link, job.channel, &format!("avatar/{}", job.id), kind).await?;
         Ok(Done { provider_id: None, result: Some(result) })
     }
 
@@ -212,7 +169,7 @@ impl WhatsappSender {
             Err(error) => return Err(retry(&error)),
         };
         let url = Url::parse(&picture.url).map_err(|_| refused("rejected", "the picture's address is none"))?;
-        let _room = self.shared.transfers.acquire().await.map_err(|_| Failed::NotConnected)?;
+        let _room = self.shared.media.room().await?;
         let request = whatsapp_rust::http::HttpRequest::get(url.as_str());
         let answer = timeout(PIECE, self.shared.http.execute(request)).await;
         let answer = answer.map_err(|_| super::late())?.map_err(|error| media_error(&error))?;
@@ -220,14 +177,10 @@ impl WhatsappSender {
             let error = format!("the picture's host answered {}", answer.status_code);
             return Err(Failed::Retry { error, after: None });
         }
-        let files = self.shared.files.clone();
-        let stored = blocking(move || {
-            let draft = files.draft()?;
-            draft.open()?.write_all(&answer.body)?;
-            files.keep(&draft, channel, "jpg")
-        })
-        .await?;
-        let mut result = told(&stored, Some("image/jpeg"));
+        let draft = self.shared.media.draft()?;
+        draft.open().and_then(|mut file| file.write_all(&answer.body)).map_err(|error| disk(&error))?;
+        let kind = Some("image/jpeg");
+        let mut result = self.shared.media.keep(draft, channel, kind).await?.told(kind);
         result["status"] = "stored".into();
         result["picture_id"] = picture.id.into();
         Ok(result)
@@ -305,22 +258,6 @@ impl Announced {
         let size = self.size.unwrap_or_default();
         DownloadParams::encrypted(path, &self.media_key, &self.sum, &self.sealed_sum, size, self.kind)
     }
-}
-
-/// An event's data: what came of it, and for which chat.
-fn about(chat: &str, result: &Value) -> Map<String, Value> {
-    let mut data = result.as_object().cloned().unwrap_or_default();
-    data.insert("chat_id".to_owned(), chat.into());
-    data
-}
-
-fn told(stored: &Stored, mime_type: Option<&str>) -> Value {
-    json!({
-        "path": stored.path.display().to_string(),
-        "size": stored.size,
-        "sha256": stored.sha256,
-        "mime_type": mime_type,
-    })
 }
 
 fn media_type(kind: MediaKind) -> MediaType {

@@ -151,7 +151,7 @@ impl Sender for WhatsappSender {
                 self.message(&link, recipient(&data.chat_id)?, text::location(data, &link)?, &id).await
             }
             Task::SendMedia(data) => {
-                let message = self.uploaded(&link, data).await?;
+                let message = self.uploaded(&link, job.channel, data).await?;
                 self.message(&link, recipient(&data.chat_id)?, message, &id).await
             }
             Task::SendReaction(data) => self.reaction(&link, data).await,

@@ -41,7 +41,7 @@ async fn codes_that_nobody_scans_end_after_three_windows_and_cost_no_backoff() {
     let server = WhatsApp::start().await.expect("listening");
     let dir = tempfile::tempdir().expect("directory");
     // A window of 160 s, twenty times as fast.
-    let whatsapp = whatsapp_as(WhatsappConfig { hurry: 20, ..config(&server, dir.path()) }, dir.path(), 1);
+    let whatsapp = whatsapp_as(WhatsappConfig { hurry: 20, ..config(&server) }, dir.path(), 1);
     let inbox = Arc::new(TestInbox::default());
     let living = live(&whatsapp, &inbox, &CancellationToken::new(), spec(None));
     let closed = tokio::time::timeout(SOON, living).await.expect("in time").expect("no panic");

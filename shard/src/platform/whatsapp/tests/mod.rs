@@ -30,6 +30,7 @@ use crate::{
     event::{Event, EventKind, Message},
     identity::ShardId,
     keyring::Keyring,
+    media::MediaConfig,
     registry::{Fence, Holder},
     secret::Secret,
     session::{SessionKeeper, SnapshotPolicy},
@@ -263,19 +264,19 @@ pub(super) fn spec(phone: Option<&str>) -> Arc<ChannelSpec> {
     })
 }
 
-pub(super) fn config(server: &WhatsApp, dir: &Path) -> WhatsappConfig {
+pub(super) fn config(server: &WhatsApp) -> WhatsappConfig {
     WhatsappConfig {
         version: (2, 3000, 1),
         pre_keys: 20,
         endpoint: Some(server.url().parse().expect("a URL")),
         hurry: 5,
-        ..WhatsappConfig::new(dir.join("media"))
+        ..WhatsappConfig::default()
     }
 }
 
 /// A shard's WhatsApp over a directory, as one process has it.
 pub(super) fn whatsapp(server: &WhatsApp, dir: &Path, incarnation: u64) -> Arc<Whatsapp> {
-    whatsapp_as(config(server, dir), dir, incarnation)
+    whatsapp_as(config(server), dir, incarnation)
 }
 
 pub(super) fn whatsapp_as(config: WhatsappConfig, dir: &Path, incarnation: u64) -> Arc<Whatsapp> {
@@ -284,7 +285,9 @@ pub(super) fn whatsapp_as(config: WhatsappConfig, dir: &Path, incarnation: u64) 
     let slot = SlotStore::open(dir, ShardId { index: 0, count: 1 }, &holder, clock.clone()).expect("opened");
     let keyring = Arc::new(Keyring::open(&dir.join("secret.key")).expect("keys"));
     let sessions = SessionKeeper::new(slot, keyring, None, SnapshotPolicy::default(), clock);
-    Arc::new(Whatsapp::new(config, sessions).expect("set up"))
+    let media = MediaConfig { private_addresses: true, ..MediaConfig::new(dir.join("media")) };
+    let media = Arc::new(Media::open(media).expect("a directory"));
+    Arc::new(Whatsapp::new(config, media, sessions).expect("set up"))
 }
 
 /// One channel that is linked to a phone, and a peer to chat with.
@@ -320,7 +323,7 @@ impl World {
         let server = WhatsApp::start().await.expect("listening");
         let (owner, peer) = (server.phone("4915100000001"), server.phone("4915100000002"));
         let dir = tempfile::tempdir().expect("directory");
-        let whatsapp = whatsapp_as(change(config(&server, dir.path())), dir.path(), 1);
+        let whatsapp = whatsapp_as(change(config(&server)), dir.path(), 1);
         let (inbox, stop) = (Arc::new(TestInbox::default()), CancellationToken::new());
         let living = live(&whatsapp, &inbox, &stop, spec(None));
         let code = inbox.code("qr", 0).await;

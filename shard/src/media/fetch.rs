@@ -1,40 +1,32 @@
-//! Fetches files that shall be sent, as a stream, and from public addresses only: the URL is whatever a producer or an agent
-//! wrote, and a file behind the wall must not be shown to whoever asks for it.
+//! Fetches files that shall be sent, from public addresses only: the URL is whatever a producer or an agent wrote, and a file
+//! behind the wall must not be shown to whoever asks for it.
 
 use std::{
+    error::Error,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::Duration,
 };
 
 use reqwest::{
-    Body,
+    Response,
     dns::{Addrs, Name, Resolve, Resolving},
     redirect::Policy,
 };
 use url::{Host, Url};
 
-use super::{SlackError, api::unanswered};
+use super::refused;
 use crate::platform::Failed;
 
 /// How long the server may take to begin.
 const BEGIN: Duration = Duration::from_secs(30);
 /// How long it may be silent after that.
 const SILENCE: Duration = Duration::from_secs(30);
-/// A file whose length isn't told beforehand is held whole, up to this size.
-const HELD: usize = 16 << 20;
-/// The largest file that the platform takes.
-const LARGEST: u64 = 1 << 30;
 /// So many redirects are followed.
 const REDIRECTS: usize = 5;
 
-/// A file on its way.
-pub(super) struct File {
-    pub(super) length: u64,
-    pub(super) body: Body,
-}
-
 /// The client for URLs of others.
+#[derive(Debug)]
 pub(super) struct Fetcher {
     client: reqwest::Client,
     private: bool,
@@ -57,7 +49,7 @@ impl Resolve for Public {
 }
 
 impl Fetcher {
-    pub(super) fn new(private: bool) -> Result<Self, SlackError> {
+    pub(super) fn new(private: bool) -> reqwest::Result<Self> {
         let policy = Policy::custom(move |attempt| match may_be_asked(attempt.url(), private) {
             Ok(()) if attempt.previous().len() <= REDIRECTS => attempt.follow(),
             Ok(()) => attempt.error("too many redirects"),
@@ -72,13 +64,11 @@ impl Fetcher {
         if !private {
             client = client.dns_resolver(Arc::new(Public));
         }
-        let client = client.build().map_err(|error| SlackError::Client(error.without_url()))?;
-        Ok(Self { client, private })
+        Ok(Self { client: client.build()?, private })
     }
 
     /// Begins to fetch. What the answer's host and status say decides whether it is worth another try.
-    pub(super) async fn fetch(&self, url: Url) -> Result<File, Failed> {
-        let refused = |reason, error: &str| Failed::Permanent { reason, error: error.to_owned() };
+    pub(super) async fn fetch(&self, url: Url) -> Result<Response, Failed> {
         may_be_asked(&url, self.private).map_err(|problem| refused("rejected", problem))?;
         let retry = |error: String| Failed::Retry { error: format!("the file's server: {error}"), after: None };
         let asked = tokio::time::timeout(BEGIN, self.client.get(url).send()).await;
@@ -87,41 +77,30 @@ impl Fetcher {
             Ok(Err(error)) if error.is_redirect() => {
                 return Err(refused("rejected", "the file's server sends us on to where we don't go"));
             }
-            Ok(Err(error)) => return Err(retry(unanswered(error).to_string())),
+            Ok(Err(error)) => return Err(retry(cause(error))),
             Ok(Ok(response)) => response,
         };
         match response.status() {
-            status if status.is_success() => {}
+            status if status.is_success() => Ok(response),
             status if status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429) => {
-                return Err(retry(format!("HTTP {}", status.as_u16())));
+                Err(retry(format!("HTTP {}", status.as_u16())))
             }
-            status => return Err(refused("rejected", &format!("the file's server: HTTP {}", status.as_u16()))),
-        }
-        match response.content_length() {
-            Some(0) => Err(refused("rejected", "the file is empty")),
-            Some(length) if length > LARGEST => Err(refused("too_large", "the file is larger than Slack takes")),
-            Some(length) => Ok(File { length, body: Body::wrap_stream(response.bytes_stream()) }),
-            None => held(response).await,
+            status => Err(refused("rejected", &format!("the file's server: HTTP {}", status.as_u16()))),
         }
     }
 }
 
-async fn held(mut response: reqwest::Response) -> Result<File, Failed> {
-    let mut whole = Vec::new();
-    loop {
-        match response.chunk().await {
-            Ok(Some(chunk)) if whole.len() + chunk.len() > HELD => {
-                let error = "the file's server doesn't tell its length, and it is too large to be held".to_owned();
-                return Err(Failed::Permanent { reason: "too_large", error });
-            }
-            Ok(Some(chunk)) => whole.extend_from_slice(&chunk),
-            Ok(None) if whole.is_empty() => {
-                return Err(Failed::Permanent { reason: "rejected", error: "the file is empty".to_owned() });
-            }
-            Ok(None) => return Ok(File { length: whole.len() as u64, body: whole.into() }),
-            Err(error) => return Err(Failed::Retry { error: unanswered(error).to_string(), after: None }),
-        }
+/// What went wrong, without the address.
+pub(super) fn cause(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    if error.is_timeout() {
+        return "no answer in time".to_owned();
     }
+    let mut cause: &dyn Error = &error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
 }
 
 /// Names are looked at when they are resolved.
