@@ -6,6 +6,7 @@
 
 mod baileys;
 mod ours;
+mod shards;
 
 use std::{io, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -32,6 +33,12 @@ struct Arguments {
     /// Messages of each kind
     #[arg(long, default_value_t = 300)]
     messages: usize,
+    /// Messages to each channel for the comparison of one shard with two; 0 for none
+    #[arg(long, default_value_t = 500)]
+    shard_messages: usize,
+    /// Only that comparison
+    #[arg(long)]
+    shards_only: bool,
     /// Exit with 1 when a bar is missed
     #[arg(long)]
     bars: bool,
@@ -68,7 +75,7 @@ async fn drained(server: &WhatsApp, device: &Address, pid: u32) -> io::Result<Du
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
         let now = cost(pid)?.cpu;
-        let is_calm = server.waiting_for(device) == 0 && now - before <= Duration::from_millis(10);
+        let is_calm = server.waiting_for(device) == 0 && now - before <= Duration::from_millis(15);
         calm = if is_calm { calm + 1 } else { 0 };
         before = now;
     }
@@ -137,13 +144,21 @@ async fn costs(device: &mut impl Device, messages: usize) -> io::Result<Vec<(&'s
 }
 
 async fn run(arguments: Arguments) -> io::Result<bool> {
+    let mut met = true;
+    if arguments.shard_messages > 0 {
+        eprintln!("measuring one shard and two …");
+        met &= shards::compare(&arguments.daemon, arguments.shard_messages).await?;
+        println!();
+    }
+    if arguments.shards_only {
+        return Ok(met);
+    }
     eprintln!("measuring shardvisor …");
     let ours = costs(&mut Ours::new(arguments.daemon)?, arguments.messages).await?;
     eprintln!("measuring Baileys …");
     let theirs = costs(&mut Baileys::new(arguments.node)?, arguments.messages).await?;
     println!("{} messages of each kind, {} of a history\n", arguments.messages, CHATS * 100);
     println!("| CPU a message | shardvisor | Baileys, Node.js | | bar |\n|---|---:|---:|---:|---:|");
-    let mut met = true;
     for ((kind, ours), (_, theirs)) in ours.into_iter().zip(theirs) {
         let times = theirs.as_secs_f64() / ours.as_secs_f64().max(1e-9);
         let (micros, missed) = (|one: Duration| one.as_secs_f64() * 1e6, if times < 5.0 { " (missed)" } else { "" });
