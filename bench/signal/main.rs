@@ -34,7 +34,7 @@ struct Arguments {
     #[arg(long, default_value_t = 300)]
     messages: usize,
     /// Messages to each channel for the comparison of one shard with two; 0 for none
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 2000)]
     shard_messages: usize,
     /// Only that comparison
     #[arg(long)]

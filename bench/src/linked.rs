@@ -125,10 +125,11 @@ impl Daemon {
         self.child.id()
     }
 
-    fn tail(&self) -> String {
+    /// The end of its log.
+    pub fn tail(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<_> = text.lines().collect();
-        lines[lines.len().saturating_sub(20)..].join("\n")
+        lines[lines.len().saturating_sub(60)..].join("\n")
     }
 
     /// Waits until its health port is there.

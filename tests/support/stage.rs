@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Virtual hosts of the broker of a run; each test takes one.
-const HOSTS: u32 = 96;
+const HOSTS: u32 = 120;
 pub(crate) const REDIS_PASSWORD: &str = "r3d1s-hunter2";
 pub(crate) const AMQP_USER: &str = "shardvisor";
 pub(crate) const AMQP_PASSWORD: &str = "4mqp-hunter2";

@@ -22,7 +22,7 @@ use super::{
 };
 
 /// A port and what may go wrong with it.
-pub(crate) struct Faulty<P> {
+pub(crate) struct Faulty<P: ?Sized> {
     pub(crate) port: Arc<P>,
     pub(crate) faults: Arc<Faults>,
     pub(crate) journal: Arc<Journal>,
@@ -47,7 +47,7 @@ fn registry_fault(fault: Fault) -> RegistryError {
     }
 }
 
-impl<P> Faulty<P> {
+impl<P: ?Sized> Faulty<P> {
     async fn around<T, E>(
         &self,
         point: &str,
@@ -95,7 +95,7 @@ impl Consumer for FaultyConsumer {
 }
 
 #[async_trait]
-impl<P: Queue> Queue for Faulty<P> {
+impl<P: Queue + ?Sized> Queue for Faulty<P> {
     async fn declare(&self, queue: QueueName) -> Result<(), QueueError> {
         self.around("declare", |fault| queue_fault(fault, queue), self.port.declare(queue)).await
     }

@@ -1,5 +1,7 @@
 //! What the tests of the job path share: a world that outlives processes, and processes that end when told to.
 
+#[cfg(feature = "amqp")]
+mod broker;
 mod channels;
 mod faults;
 mod faulty;

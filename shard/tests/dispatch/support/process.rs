@@ -185,7 +185,7 @@ impl Life {
             shard: *shard,
             holder,
             queue: Arc::new(Faulty {
-                port: Arc::new(EmbeddedQueue::new(slot.clone())),
+                port: world.queue(&slot),
                 faults: faults.clone(),
                 journal: world.journal.clone(),
                 crash: crash.clone(),

@@ -17,6 +17,7 @@ use shard::{
     job::Job,
     queue::{Depth, EmbeddedQueue, Message, Queue},
     sink::{Outbox, outbox::EmbeddedOutbox},
+    store::SlotStore,
 };
 use tempfile::TempDir;
 
@@ -70,7 +71,9 @@ pub(crate) struct World {
     pub(crate) faults: Arc<Faults>,
     pub(crate) journal: Arc<Journal>,
     pub(super) book: Arc<Book>,
-    producer: EmbeddedQueue,
+    producer: Arc<dyn Queue>,
+    #[cfg(feature = "amqp")]
+    broker: Option<super::broker::Broker>,
     leases: Arc<LeaseClock>,
     incarnations: AtomicU64,
     published: Mutex<Vec<Job>>,
@@ -80,7 +83,29 @@ impl World {
     /// An empty one.
     pub(crate) fn new(kind: Kind) -> Arc<Self> {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let producer = EmbeddedQueue::producer(dir.path());
+        let producer = Arc::new(EmbeddedQueue::producer(dir.path()));
+        Self::over(
+            dir,
+            kind,
+            producer,
+            #[cfg(feature = "amqp")]
+            None,
+        )
+    }
+
+    /// An empty one whose queues are RabbitMQ's. Whatever is told of waiting jobs leaves out those at work.
+    #[cfg(feature = "amqp")]
+    pub(crate) fn on_broker(kind: Kind) -> Arc<Self> {
+        let broker = super::broker::Broker::fresh();
+        Self::over(tempfile::tempdir().expect("a temporary directory"), kind, broker.queue(), Some(broker))
+    }
+
+    fn over(
+        dir: TempDir,
+        kind: Kind,
+        producer: Arc<dyn Queue>,
+        #[cfg(feature = "amqp")] broker: Option<super::broker::Broker>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             dir,
             wire: Wire::new(kind),
@@ -88,6 +113,8 @@ impl World {
             journal: Arc::default(),
             book: Arc::default(),
             producer,
+            #[cfg(feature = "amqp")]
+            broker,
             leases: Arc::new(LeaseClock(AtomicU64::new(0))),
             incarnations: AtomicU64::new(0),
             published: Mutex::default(),
@@ -96,6 +123,15 @@ impl World {
 
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// The queues as one more process has them.
+    pub(super) fn queue(&self, slot: &Arc<SlotStore>) -> Arc<dyn Queue> {
+        #[cfg(feature = "amqp")]
+        if let Some(broker) = &self.broker {
+            return broker.queue();
+        }
+        Arc::new(EmbeddedQueue::new(slot.clone()))
     }
 
     pub(super) fn next_incarnation(&self) -> u64 {

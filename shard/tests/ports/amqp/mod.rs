@@ -14,7 +14,7 @@ use shard::queue::{AmqpConfig, AmqpQueue};
 use crate::servers::{Server, Use};
 
 /// Virtual hosts of the broker of a run; each test takes one.
-const HOSTS: u32 = 96;
+const HOSTS: u32 = 120;
 
 /// A broker's virtual host that no other test uses.
 pub(crate) struct Host {
