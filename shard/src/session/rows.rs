@@ -34,6 +34,7 @@ pub(super) enum Kind {
     PendingInbound = 19,
     MsgSecret = 20,
     Anchor = 21,
+    History = 22,
 }
 
 /// The head of a channel's session.

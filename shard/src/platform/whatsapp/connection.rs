@@ -26,7 +26,7 @@ use super::{
     Shared,
     close::{self, End, Life, Verdict},
     content,
-    history::{self, Anchors},
+    history::{Anchors, Histories},
     hook::Hook,
     line::{Line, Link, Standing},
     runtime::ShardRuntime,
@@ -172,6 +172,7 @@ struct Connection<'a> {
     first: Option<Seen>,
     heard: Arc<Mutex<Instant>>,
     link: Arc<Link>,
+    histories: Arc<Histories>,
     is_linked: bool,
 }
 
@@ -248,6 +249,7 @@ impl<'a> Connection<'a> {
             first: None,
             heard,
             link,
+            histories: Histories::new(spec.id, inbox, session, &shared.histories),
             is_linked,
         })
     }
@@ -354,6 +356,7 @@ impl<'a> Connection<'a> {
                 *deadline = None;
                 self.line.stand(Standing::Up(self.link.clone()));
                 self.inbox.connected();
+                self.histories.go_on().await;
             }
             Seen::Paired => {
                 progress.paired = true;
@@ -394,8 +397,7 @@ impl<'a> Connection<'a> {
                 self.inbox.store(events, None).await?;
             }
             Seen::History(found) => {
-                let (inbox, session) = (self.inbox.clone(), self.session.clone());
-                history::take(self.spec.id, *found, inbox, session, self.shared.histories.clone());
+                self.histories.take(*found).await;
             }
             Seen::Acked { id, error } => self.link.acked(&id, error),
         }

@@ -20,7 +20,7 @@ use crate::{
     event::{Event, EventKind},
     identity::ChannelId,
     platform::{Inbox, PlatformKind},
-    session::{Anchor, DeviceSession},
+    session::{Anchor, DeviceSession, HistoryName, history_name},
 };
 
 /// Messages in one event.
@@ -67,33 +67,94 @@ impl Anchors {
     }
 }
 
-/// Reads a history and stores it, beside everything else.
-pub(super) fn take(
+/// Reads histories and stores them, beside everything else.
+///
+/// The phone has been told by then that it need not send one again, so that it is kept with the session until it is told
+/// whole: what a death or a full disk breaks off goes on with the next connection.
+pub(super) struct Histories {
     channel: ChannelId,
-    history: LazyHistorySync,
     inbox: Arc<dyn Inbox>,
     session: Arc<DeviceSession>,
-    room: Arc<Semaphore>,
-) {
-    tokio::spawn(async move {
-        let Ok(_permit) = room.acquire_owned().await else { return };
-        let (sender, mut pieces) = mpsc::channel(2);
+    shared: Arc<UnderWay>,
+}
+
+/// Which histories are being read in this shard, and how many at a time.
+pub(super) struct UnderWay {
+    room: Semaphore,
+    names: Mutex<HashSet<(ChannelId, HistoryName)>>,
+}
+
+impl UnderWay {
+    pub(super) fn new(at_a_time: usize) -> Arc<Self> {
+        Arc::new(Self { room: Semaphore::new(at_a_time), names: Mutex::default() })
+    }
+}
+
+impl Histories {
+    pub(super) fn new(
+        channel: ChannelId,
+        inbox: &Arc<dyn Inbox>,
+        session: &Arc<DeviceSession>,
+        shared: &Arc<UnderWay>,
+    ) -> Arc<Self> {
+        let (inbox, session, shared) = (inbox.clone(), session.clone(), shared.clone());
+        Arc::new(Self { channel, inbox, session, shared })
+    }
+
+    /// Takes one that came. Kept before this returns, or the session is broken.
+    pub(super) async fn take(self: &Arc<Self>, history: LazyHistorySync) {
+        let name = history_name(&history);
+        if self.session.keep_history(&name, &history).await.is_ok() {
+            self.read_beside(name, history);
+        }
+    }
+
+    /// Goes on with those that an earlier connection did not tell whole.
+    pub(super) async fn go_on(self: &Arc<Self>) {
+        for (name, history) in self.session.kept_histories().await.unwrap_or_default() {
+            self.read_beside(name, history);
+        }
+    }
+
+    fn read_beside(self: &Arc<Self>, name: HistoryName, history: LazyHistorySync) {
+        let (this, key) = (self.clone(), (self.channel, name));
+        if !self.shared.names.lock().expect("names").insert(key) {
+            return;
+        }
+        tokio::spawn(async move {
+            if this.tell(history).await {
+                // Should it stay, it is told again under the same ids.
+                let _ = this.session.forget_history(&name).await;
+            }
+            this.shared.names.lock().expect("names").remove(&key);
+        });
+    }
+
+    /// Whether nothing of it is left to tell.
+    async fn tell(&self, history: LazyHistorySync) -> bool {
+        let Ok(_permit) = self.shared.room.acquire().await else { return false };
+        let (channel, (sender, mut pieces)) = (self.channel, mpsc::channel(2));
         let read = tokio::task::spawn_blocking(move || read(channel, &history, &sender));
         while let Some(Piece { event, chat, oldest }) = pieces.recv().await {
-            if inbox.store(vec![event], None).await.is_err() {
-                // Not ours any more, or no disk: what is left can be asked for again.
-                return;
+            if self.inbox.store(vec![event], None).await.is_err() {
+                // Not ours any more, or no disk.
+                return false;
             }
             if let Some(oldest) = oldest
-                && session.move_anchor(&chat, &oldest).await.is_err()
+                && self.session.move_anchor(&chat, &oldest).await.is_err()
             {
-                return;
+                return false;
             }
         }
-        if let Ok(Err(error)) = read.await {
-            tracing::warn!(%channel, %error, "a history could not be read to its end");
+        match read.await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::warn!(%channel, %error, "a history could not be read to its end");
+                true
+            }
+            Err(_) => false,
         }
-    });
+    }
 }
 
 struct Piece {

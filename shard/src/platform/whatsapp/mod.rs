@@ -26,7 +26,6 @@ use std::{
 
 use async_trait::async_trait;
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use url::{Host, Url};
 use whatsapp_rust::{
@@ -34,7 +33,7 @@ use whatsapp_rust::{
     wacore::net::{HttpClient, TransportFactory},
 };
 
-use self::{http::MediaHttp, line::Line, send::WhatsappSender};
+use self::{history::UnderWay, http::MediaHttp, line::Line, send::WhatsappSender};
 use super::{Closed, Failed, Inbox, Platform, PlatformKind, Sender};
 use crate::{
     directory::ChannelSpec,
@@ -132,7 +131,7 @@ struct Shared {
     media: Arc<Media>,
     lines: Mutex<HashMap<ChannelId, Arc<Line>>>,
     /// Histories read at a time.
-    histories: Arc<Semaphore>,
+    histories: Arc<UnderWay>,
 }
 
 impl Shared {
@@ -170,7 +169,7 @@ impl Whatsapp {
             http: Arc::new(MediaHttp::new(web, instead)),
             media,
             lines: Mutex::default(),
-            histories: Arc::new(Semaphore::new(2)),
+            histories: UnderWay::new(2),
             config,
         };
         Ok(Self { shared: Arc::new(shared) })

@@ -1,5 +1,10 @@
 //! Death at each durable step of receiving and of sending: what was stored by then is all that is left.
 
+use std::collections::BTreeSet;
+
+use serde_json::Map;
+use simulators::whatsapp::History;
+
 use super::*;
 
 /// Everything of one process: its runtime ends, and with it whatever was under way.
@@ -114,5 +119,41 @@ fn a_death_at_any_step_of_sending_shows_the_message_once() {
         });
         assert_eq!(home.peer.times_shown(&text), 1, "step {step}");
         assert!(home.peer.unreadable().is_empty(), "step {step}: {:?}", home.peer.unreadable());
+    }
+}
+
+/// Contract: E1. The phone is told that it need not send a history again before it can be told whole.
+#[test]
+fn a_death_while_a_history_is_told_loses_none_of_it() {
+    const CHATS: usize = 6;
+    let mut home = Home::new();
+    for (round, piece) in [1, 2, 7, 12].into_iter().enumerate() {
+        let chat = |n: usize| format!("44{round}{n:08}@s.whatsapp.net");
+        let whole: BTreeSet<String> = (0..CHATS).flat_map(|n| (0..100).map(move |at| format!("{n}/{at}"))).collect();
+        let told = |inbox: &TestInbox| -> Vec<String> {
+            let batches = inbox.events().into_iter().filter_map(|event| match event.kind {
+                EventKind::HistoryBatch(batch) => Some(batch),
+                _ => None,
+            });
+            let of_chat = |batch: Map<String, Value>| {
+                let n = (0..CHATS).find(|n| batch["chat_id"] == chat(*n))?;
+                let messages = batch["messages"].as_array().cloned().unwrap_or_default();
+                let number = |message: &Value| message["text"].as_str()?.split(' ').nth(1)?.parse::<usize>().ok();
+                Some(messages.iter().filter_map(number).map(|at| format!("{n}/{at}")).collect::<Vec<_>>())
+            };
+            batches.filter_map(of_chat).flatten().collect()
+        };
+        home.life(0, async |home, _| {
+            home.inbox.die_at_piece(piece);
+            let chats = (0..CHATS).map(|n| History::of(&chat(n), "an old friend", 100)).collect();
+            home.owner.hand_over(&home.device, chats).await.expect("handed over");
+            home.inbox.wait_for("the death", |inbox| inbox.is_dead().then_some(())).await;
+        });
+        assert!(told(&home.inbox).len() < whole.len(), "piece {piece}: it died when all was told");
+        home.life(0, async |home, _| {
+            home.inbox.wait_for("the rest", |inbox| (told(inbox).len() >= whole.len()).then_some(())).await;
+        });
+        let told = told(&home.inbox);
+        assert_eq!((told.len(), told.into_iter().collect::<BTreeSet<_>>()), (whole.len(), whole), "piece {piece}");
     }
 }

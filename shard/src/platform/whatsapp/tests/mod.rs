@@ -50,6 +50,8 @@ pub(super) struct TestInbox {
     token: AtomicU64,
     /// Durable steps that are left before the process is as good as dead; 0: it lives on.
     steps_left: AtomicU32,
+    /// Pieces of histories that are left before it is; 0: it lives on.
+    pieces_left: AtomicU32,
     dead: AtomicBool,
     /// Storing panics, as a fault in a channel's own code would.
     pub(super) panics: AtomicBool,
@@ -61,6 +63,11 @@ impl TestInbox {
         self.steps_left.store(step, Ordering::SeqCst);
     }
 
+    /// From the so-many-th piece of a history on nothing is stored any more.
+    pub(super) fn die_at_piece(&self, piece: u32) {
+        self.pieces_left.store(piece, Ordering::SeqCst);
+    }
+
     pub(super) fn is_dead(&self) -> bool {
         self.dead.load(Ordering::SeqCst)
     }
@@ -70,6 +77,18 @@ impl TestInbox {
         self.steps_left.store(0, Ordering::SeqCst);
         self.dead.store(false, Ordering::SeqCst);
         self.token.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn dies_at(&self, events: &[Event]) -> bool {
+        let is_piece = events.iter().any(|event| matches!(event.kind, EventKind::HistoryBatch(_)));
+        let dies = is_piece
+            && self.pieces_left.load(Ordering::SeqCst) > 0
+            && self.pieces_left.fetch_sub(1, Ordering::SeqCst) == 1;
+        if dies {
+            self.dead.store(true, Ordering::SeqCst);
+            self.changed.notify_waiters();
+        }
+        dies
     }
 
     fn step(&self) -> bool {
@@ -156,7 +175,7 @@ fn kinds(inbox: &TestInbox) -> Vec<&'static str> {
 impl Inbox for TestInbox {
     async fn store(&self, events: Vec<Event>, _: Option<i64>) -> Result<(), Closed> {
         assert!(!self.panics.load(Ordering::SeqCst), "a fault in this channel's code");
-        if !self.step() {
+        if self.dies_at(&events) || !self.step() {
             return Err(Closed::Fenced);
         }
         {
