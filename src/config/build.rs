@@ -239,7 +239,7 @@ fn keep(text: &str) -> Option<Option<Duration>> {
     if text == "forever" {
         return Some(None);
     }
-    super::duration(text).filter(|keep| (HOUR..=365 * DAY).contains(keep)).map(Some)
+    super::reader::duration(text).filter(|keep| (HOUR..=365 * DAY).contains(keep)).map(Some)
 }
 
 fn private_addresses(text: &str) -> Option<PrivateAddresses> {

@@ -6,7 +6,7 @@ use reqwest::{Body, Response};
 use url::Url;
 
 use super::{
-    Media, disk,
+    disk,
     files::{Draft, Files, type_of},
     refused,
 };
@@ -59,8 +59,9 @@ impl Source {
         }
     }
 
-    /// On the disk.
-    pub(crate) async fn into_file(self, media: &Media) -> Result<File, Failed> {
+    /// On the disk, for a network that seals it first.
+    #[cfg(feature = "whatsapp")]
+    pub(crate) async fn into_file(self, media: &super::Media) -> Result<File, Failed> {
         match self.bytes {
             Bytes::Web(response) => media.spool(response).await?.open().map_err(|error| disk(&error)),
             Bytes::File(file) => Ok(file),
