@@ -82,9 +82,12 @@ pub(crate) enum Command {
     Reload,
     /// Check the configuration: every error, or nothing
     CheckConfig(CheckConfig),
-    /// Add, list, change and remove channels of the built-in directory
+    /// Add, list, change and remove channels
     #[command(subcommand)]
     Channel(Channel),
+    /// Confirm what a directory of channels that lies elsewhere says, and encrypt tokens for it
+    #[command(subcommand)]
+    Directory(Directory),
     /// Move device sessions (WhatsApp): out into a file, in from one, away
     #[cfg(feature = "whatsapp")]
     #[command(subcommand)]
@@ -163,28 +166,46 @@ pub(crate) struct CheckConfig {
 /// `channel …`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Channel {
-    /// Add a channel; prints its id
+    /// Add a channel to the built-in directory; prints its id
     Add(ChannelAdd),
-    /// List all channels
+    /// List all channels, wherever they are kept
     List {
         /// As JSON
         #[arg(long)]
         json: bool,
     },
-    /// Remove a channel and its token
+    /// Remove a channel and its token from the built-in directory
     Remove {
         /// The channel
         id: ChannelId,
     },
-    /// Let a channel run
+    /// Let a channel run; where the directory lies elsewhere, until that says something new of it
     Enable {
         /// The channel
         id: ChannelId,
     },
-    /// Stop a channel, and keep it stopped
+    /// Stop a channel, and keep it stopped; where the directory lies elsewhere, until that says something new of it
     Disable {
         /// The channel
         id: ChannelId,
+    },
+}
+
+/// `directory …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Directory {
+    /// End the channels that the directory suddenly listed no longer and that therefore went on
+    Confirm,
+    /// Encrypt a token for a column of bytes of a database, with the newest key of the key file; prints it as PostgreSQL reads it
+    Seal {
+        /// The channel, for which alone it will open
+        id: ChannelId,
+        /// The file that holds the token; `-` reads it from standard input. Several lines are one secret (Slack)
+        #[arg(long, value_name = "FILE")]
+        token_file: PathBuf,
+        /// It is no token, but the key by which requests to the channel's agent are signed
+        #[arg(long)]
+        handler_secret: bool,
     },
 }
 

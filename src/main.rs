@@ -5,6 +5,7 @@ mod box_view;
 mod cli;
 mod commands;
 mod config;
+mod directory;
 mod exit;
 mod logging;
 mod primary;

@@ -97,10 +97,49 @@ const CASES: &[Case] = &[
     case("an unknown scheme", &[("SHARDVISOR_QUEUE_URL", "kafka://k")], "", &[&["SHARDVISOR_QUEUE_URL", "sqlite:"]]),
     case("a store with a path", &[("SHARDVISOR_QUEUE_URL", "sqlite:/tmp/q.db")], "", &[&["sqlite:", "data directory"]]),
     case(
-        "a directory of another build",
+        "a user of the platform's API",
         &[("SHARDVISOR_API_URL", "https://u:hunter2@api/")],
         "",
-        &[&["SHARDVISOR_API_URL=\"https://api/\"", "not built into this version"]],
+        &[&["SHARDVISOR_API_URL=\"https://api/\"", "no user here", "directory.token_file"]],
+    ),
+    case(
+        "a database's password in the open",
+        &[],
+        "[directory]\nurl = \"postgres://u:hunter2@db/platform\"\n",
+        &[&["directory.url=\"postgres://db/platform\"", "no password here", "directory.url_file"]],
+    ),
+    case(
+        "a database without a name",
+        &[("SHARDVISOR_DIRECTORY_URL", "postgres://u:hunter2@db")],
+        "",
+        &[&["SHARDVISOR_DIRECTORY_URL=\"postgres://db\"", "a postgres: URL", "names no database"]],
+    ),
+    case(
+        "a directory with a query",
+        &[("SHARDVISOR_DIRECTORY_URL", "https://api/?key=hunter2")],
+        "",
+        &[&["SHARDVISOR_DIRECTORY_URL=\"https://api/…\"", "without query"]],
+    ),
+    case(
+        "a directory of an unknown kind",
+        &[("SHARDVISOR_DIRECTORY_URL", "mysql://u:hunter2@db/x")],
+        "",
+        &[&["SHARDVISOR_DIRECTORY_URL=\"mysql://db/x\"", "sqlite:", "postgres:"]],
+    ),
+    case(
+        "two names of the directory that differ",
+        &[("SHARDVISOR_DIRECTORY_URL", "https://u:hunter2@a/"), ("SHARDVISOR_API_URL", "https://b/")],
+        "",
+        &[
+            &["SHARDVISOR_DIRECTORY_URL=\"https://a/\"", "SHARDVISOR_API_URL=\"https://b/\"", "differ"],
+            &["SHARDVISOR_DIRECTORY_URL", "no user here"],
+        ],
+    ),
+    case(
+        "a removal of many that is neither",
+        &[("SHARDVISOR_DIRECTORY_MASS_REMOVAL", "maybe")],
+        "",
+        &[&["SHARDVISOR_DIRECTORY_MASS_REMOVAL=\"maybe\"", "hold or accept"]],
     ),
     case(
         "a URL that is none",

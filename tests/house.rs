@@ -30,8 +30,11 @@ const SHARED_TYPES: [(&str, &str); 8] = [
 ];
 
 /// What decides: functions of state, event and time. No runtime, no clock, no input or output.
-const PURE: [&str; 16] = [
+const PURE: [&str; 19] = [
     "shard/src/channel/state.rs",
+    "shard/src/directory/api/page.rs",
+    "shard/src/directory/caution.rs",
+    "shard/src/directory/entry.rs",
     "shard/src/platform/rate.rs",
     "shard/src/platform/slack/event.rs",
     "shard/src/platform/slack/link.rs",

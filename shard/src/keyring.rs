@@ -72,13 +72,18 @@ impl Keyring {
         Ok(Self { path: path.to_owned(), keys })
     }
 
+    /// A ring that opens and seals nothing, for who only looks and must make no file.
+    pub fn without_keys() -> Self {
+        Self { path: PathBuf::new(), keys: Vec::new() }
+    }
+
     /// The id of the newest key.
     pub fn newest(&self) -> &str {
         self.keys.last().map_or("", |(id, _)| id.as_str())
     }
 
     /// Seals a secret with the newest key. It opens for this channel and purpose alone.
-    pub(crate) fn seal(&self, channel: ChannelId, what: &str, secret: &Secret) -> Result<Vec<u8>, KeyringError> {
+    pub fn seal(&self, channel: ChannelId, what: &str, secret: &Secret) -> Result<Vec<u8>, KeyringError> {
         self.seal_bytes(channel, what, secret.expose().as_bytes())
     }
 
@@ -125,6 +130,13 @@ impl Keyring {
         let aad = aad(channel, what);
         let opened = cipher.decrypt(&XNonce::from(nonce), Payload { msg: sealed, aad: &aad }).map_err(|_| damaged())?;
         Ok(Zeroizing::new(opened))
+    }
+
+    /// Opens what somebody else sealed who did not say with which key.
+    pub(crate) fn unseal_by_any(&self, channel: ChannelId, what: &str, sealed: &[u8]) -> Result<Secret, KeyringError> {
+        let ids = self.keys.iter().rev().map(|(id, _)| id.as_str());
+        let mut opened = ids.filter_map(|id| self.unseal(channel, what, id, sealed).ok());
+        opened.next().ok_or_else(|| refused(&self.path, format!("opens the {what} of channel {channel} with no key")))
     }
 
     fn damaged(&self, channel: ChannelId, what: &str) -> KeyringError {
@@ -214,6 +226,8 @@ mod tests {
         assert!(keys.unseal(channel(1), "secret", id, &sealed).is_err());
         assert!(keys.unseal(channel(1), "token", id, &changed).is_err());
         assert!(keys.unseal(channel(1), "token", id, &sealed[..10]).is_err());
+        assert!(keys.unseal_by_any(channel(1), "token", &sealed).is_ok());
+        assert!(keys.unseal_by_any(channel(2), "token", &sealed).is_err());
     }
 
     #[test]

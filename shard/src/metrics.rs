@@ -80,6 +80,14 @@ pub struct Metrics {
     pub queue_subscribed: IntGaugeVec,
     /// Whether the registry answered when leases were renewed last.
     pub registry_reachable: IntGauge,
+    /// Which directory is asked, by source (`store`, `api`, `postgres`): always 1.
+    pub directory_source: IntGaugeVec,
+    /// How old the directory's last good answer is.
+    pub directory_age: IntGauge,
+    /// Entries of its last answer that can't be used.
+    pub directory_refused: IntGauge,
+    /// Channels that it lists no longer and that go on until somebody confirms it.
+    pub directory_held: IntGauge,
 }
 
 fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
@@ -166,6 +174,27 @@ impl Default for Metrics {
                 &r,
                 "shardvisor_registry_reachable",
                 "Whether the registry answered when leases were renewed last",
+            ),
+            directory_source: gauges(
+                &r,
+                "shardvisor_directory_source",
+                "Always 1; where wanted channels come from is in the label",
+                &["source"],
+            ),
+            directory_age: gauge(
+                &r,
+                "shardvisor_directory_answer_age_seconds",
+                "Time since the directory gave a good answer, or since the start when it gave none yet",
+            ),
+            directory_refused: gauge(
+                &r,
+                "shardvisor_directory_entries_refused",
+                "Entries of the last answer that can't be used",
+            ),
+            directory_held: gauge(
+                &r,
+                "shardvisor_directory_removals_held",
+                "Channels that the directory lists no longer and that go on until it is confirmed",
             ),
             registry: r,
         }

@@ -50,8 +50,9 @@ fn bounded(settings: &Settings, bot: &str, options: &BotWhere) -> Result<String,
     data::enter(&config)?;
     let channels = block_on(channel::all(&config))?;
     // A linked device follows its slot, not the ring.
-    let placed = channels.iter().filter(|channel| channel.enabled && channel.platform != PlatformKind::Whatsapp);
-    let bots: Vec<String> = placed.map(|channel| channel.id.to_string()).collect();
+    let placed =
+        channels.iter().filter(|channel| channel.spec.enabled && channel.spec.platform != PlatformKind::Whatsapp);
+    let bots: Vec<String> = placed.map(|channel| channel.spec.id.to_string()).collect();
     if !bots.iter().any(|other| other == bot) {
         return Err(Failure::Usage(format!(
             "{bot} is no bot that the directory wants to run: with --load-factor 0 the plain ring answers for any"

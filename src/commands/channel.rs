@@ -1,4 +1,7 @@
 //! `shardvisor channel`: the built-in directory. A running daemon follows each change by itself.
+//!
+//! One that lies elsewhere is only read: channels are listed from there, added and removed there, and enabled and disabled for this
+//! box alone, as `connect` and `disconnect` do.
 
 mod add;
 
@@ -7,8 +10,8 @@ use std::sync::Arc;
 use serde_json::json;
 use shard::{
     clock::SystemClock,
-    directory::{ChannelSpec, Directory, DirectoryError, Handler, store::StoreDirectory},
-    identity::shard_for_channel,
+    directory::{ChannelSpec, Directory, DirectoryError, Entry, Handler, Kept, look, store::StoreDirectory},
+    identity::{ChannelId, shard_for_channel},
     store::BoxStore,
 };
 
@@ -19,36 +22,74 @@ use crate::{
         print, print_json,
     },
     config::Config,
-    exit::Failure,
+    directory::{failure, kept, source},
+    exit::{Failure, say},
 };
 
 /// Does what was asked.
 pub(super) fn run(config: &Config, command: &Channel) -> Result<(), Failure> {
-    if let Channel::Add(options) = command {
-        return add::run(config, options);
+    let elsewhere = source(config)?.is_some();
+    match command {
+        Channel::Add(_) | Channel::Remove { .. } if elsewhere => return Err(only_read(config)),
+        Channel::Add(options) => return add::run(config, options),
+        _ => data::enter(config)?,
     }
-    data::enter(config)?;
     block_on(async {
         let (id, done) = match (command, existing(config)?) {
             (Channel::Add(_), _) => return Ok(()),
             (Channel::List { json }, _) => return list(config, &all(config).await?, *json),
+            (Channel::Enable { id }, Some(_)) if elsewhere => (id, set_enabled(config, *id, true).await),
+            (Channel::Disable { id }, Some(_)) if elsewhere => (id, set_enabled(config, *id, false).await),
             (Channel::Remove { id } | Channel::Enable { id } | Channel::Disable { id }, None) => (id, Ok(false)),
             (Channel::Remove { id }, Some(directory)) => (id, directory.remove(*id).await),
             (Channel::Enable { id }, Some(directory)) => (id, directory.set_enabled(*id, true).await),
             (Channel::Disable { id }, Some(directory)) => (id, directory.set_enabled(*id, false).await),
         };
-        if done.map_err(directory_failure)? {
+        if done.map_err(failure)? {
             return Ok(());
         }
         Err(Failure::GaveUp(format!("there is no channel {id}; `shardvisor channel list` shows them all")))
     })
 }
 
-/// All channels, by id.
-pub(super) async fn all(config: &Config) -> Result<Vec<Arc<ChannelSpec>>, Failure> {
-    let Some(directory) = existing(config)? else { return Ok(Vec::new()) };
-    let mut channels = directory.channels().await.map_err(directory_failure)?;
-    channels.sort_by_key(|channel| channel.id);
+fn only_read(config: &Config) -> Failure {
+    let at = config.directory.at.describe();
+    Failure::Usage(format!("channels come from {at} (directory.url), which is only read: add and remove them there"))
+}
+
+async fn set_enabled(config: &Config, id: ChannelId, enabled: bool) -> Result<bool, DirectoryError> {
+    let shared = BoxStore::open(&config.data_dir, Arc::new(SystemClock));
+    let shared = shared.map_err(|error| DirectoryError::Unavailable(error.to_string()))?;
+    Kept::open(shared, &config.key_file())?.set_enabled(id, enabled).await
+}
+
+/// A channel, and whether the directory leaves it to us.
+pub(super) struct Listed {
+    pub(super) spec: Arc<ChannelSpec>,
+    held: bool,
+}
+
+/// All channels, by id. What can't be used of what a directory elsewhere says is told on standard error.
+pub(super) async fn all(config: &Config) -> Result<Vec<Listed>, Failure> {
+    let listed = |spec: Arc<ChannelSpec>| Listed { held: is_held(&spec), spec };
+    let mut channels: Vec<Listed> = match (source(config)?, existing(config)?) {
+        (None, None) => Vec::new(),
+        (None, Some(directory)) => directory.channels().await.map_err(failure)?.into_iter().map(listed).collect(),
+        (Some(source), there) => {
+            let shared = there.map(|_| BoxStore::open(&config.data_dir, Arc::new(SystemClock)).map_err(store_failure));
+            let kept = shared.transpose()?.map(|shared| kept(config, shared)).transpose()?;
+            let answer = look(&*source, kept.as_ref()).await.map_err(failure)?;
+            for bad in &answer.bad {
+                say(format_args!("warning: {bad}"));
+            }
+            let listed = |entry| match entry {
+                Entry::Channel(spec) => listed(Arc::new(spec)),
+                Entry::LeftAlone(spec) => Listed { spec: Arc::new(spec), held: false },
+            };
+            answer.entries.into_iter().map(listed).collect()
+        }
+    };
+    channels.sort_by_key(|channel| channel.spec.id);
     Ok(channels)
 }
 
@@ -60,28 +101,20 @@ fn existing(config: &Config) -> Result<Option<StoreDirectory>, Failure> {
 /// The built-in directory, made if there is none.
 fn open(config: &Config) -> Result<StoreDirectory, Failure> {
     let shared = BoxStore::open(&config.data_dir, Arc::new(SystemClock)).map_err(store_failure)?;
-    StoreDirectory::open(shared, &config.key_file()).map_err(directory_failure)
+    StoreDirectory::open(shared, &config.key_file()).map_err(failure)
 }
 
-/// Whose fault an error of the directory is.
-fn directory_failure(error: DirectoryError) -> Failure {
-    match error {
-        DirectoryError::Unavailable(_) => Failure::GaveUp(error.to_string()),
-        DirectoryError::Nonsense(_) | DirectoryError::Refused(_) => Failure::Config(error.to_string()),
-    }
-}
-
-fn list(config: &Config, channels: &[Arc<ChannelSpec>], as_json: bool) -> Result<(), Failure> {
+fn list(config: &Config, channels: &[Listed], as_json: bool) -> Result<(), Failure> {
     if as_json {
         let listed: Vec<_> = channels.iter().map(|channel| object(config, channel)).collect();
         return print_json(&listed);
     }
-    for channel in channels {
+    for Listed { spec: channel, held } in channels {
         let shard = shard_for_channel(channel.id, config.shard_count);
-        let state = match channel.enabled {
-            false => "disabled",
-            true if is_held(channel) => "enabled",
-            true => "not held",
+        let state = match (held, channel.enabled) {
+            (false, _) => "not held",
+            (true, false) => "disabled",
+            (true, true) => "enabled",
         };
         let label = channel.label.as_deref().map(|label| format!(" {label:?}")).unwrap_or_default();
         let handler = handler(&channel.handler);
@@ -90,7 +123,7 @@ fn list(config: &Config, channels: &[Arc<ChannelSpec>], as_json: bool) -> Result
     Ok(())
 }
 
-fn object(config: &Config, channel: &ChannelSpec) -> serde_json::Value {
+fn object(config: &Config, Listed { spec: channel, held }: &Listed) -> serde_json::Value {
     let mut object = json!({
         "id": channel.id,
         "platform": channel.platform,
@@ -99,7 +132,7 @@ fn object(config: &Config, channel: &ChannelSpec) -> serde_json::Value {
         "handler": handler(&channel.handler),
         "label": channel.label,
     });
-    if !is_held(channel) {
+    if !held {
         object["held"] = false.into();
     }
     object

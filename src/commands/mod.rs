@@ -7,6 +7,7 @@ mod data;
 mod dead;
 #[cfg(feature = "demo")]
 mod demo;
+mod directory;
 mod generate;
 mod reload;
 mod run;
@@ -44,6 +45,7 @@ pub(crate) fn perform(cli: Cli) -> Result<ExitCode, Failure> {
         #[cfg(feature = "whatsapp")]
         Command::Session(command) => session::run(&load(&settings)?, &command)?,
         Command::Send(options) => send::run(&load(&settings)?, &options)?,
+        Command::Directory(command) => directory::run(&load(&settings)?, &command)?,
         Command::Dead(command) => dead::run(&load(&settings)?, &command)?,
         Command::Bot(Bot::Where(options)) => bot::run(&settings, &options)?,
         Command::Where(options) => r#where::run(&settings, &options)?,

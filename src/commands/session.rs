@@ -76,8 +76,8 @@ async fn at_rest<T>(
     id: ChannelId,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let known = channel::all(config).await?.into_iter().find(|channel| channel.id == id);
-    if known.is_some_and(|channel| channel.enabled) {
+    let known = channel::all(config).await?.into_iter().find(|channel| channel.spec.id == id);
+    if known.is_some_and(|channel| channel.spec.enabled) {
         return Err(Failure::Usage(format!("channel {id} is enabled: `shardvisor channel disable {id}` first")));
     }
     let away = |error: RegistryError| Failure::GaveUp(error.to_string());

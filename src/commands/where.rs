@@ -42,7 +42,7 @@ fn all(settings: &Settings, as_json: bool) -> Result<(), Failure> {
     let config = load(settings)?;
     data::enter(&config)?;
     let channels = block_on(channel::all(&config))?;
-    let spread = Spread::of(channels.iter().map(|channel| channel.id), config.shard_count);
+    let spread = Spread::of(channels.iter().map(|channel| channel.spec.id), config.shard_count);
     if let Some(warning) = spread.warning() {
         say(format_args!("warning: {warning}"));
     }

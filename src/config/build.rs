@@ -7,7 +7,7 @@ use url::Url;
 
 use super::{
     BotWorker, Channels, Config, Events, Health, Jobs, Log, LogFormat, Media, PrivateAddresses, Problems, Sessions,
-    Slack, Snapshots, Supervisor, Telegram, Whatsapp, address,
+    Slack, Snapshots, Supervisor, Telegram, Whatsapp, address, directory,
     keys::{self, Key},
     problem::Problem,
     reader::{Reader, size, whole, written},
@@ -40,6 +40,7 @@ pub(super) fn config(sources: &Sources) -> Result<Config, Problems> {
         },
         queue: stores::queue(&mut read, sources),
         registry: stores::registry(&mut read, sources),
+        directory: directory::directory(&mut read, sources),
         telegram: telegram(&mut read),
         slack: Slack {
             api_url: read.read(&keys::SLACK_API_URL, base_address),
@@ -83,7 +84,6 @@ pub(super) fn config(sources: &Sources) -> Result<Config, Problems> {
         file: given.file.clone(),
         warnings: given.warnings.clone(),
     };
-    not_built_in(&mut read, &keys::API_URL);
     rules(&mut read, &config);
     if read.problems.is_empty() { Ok(config) } else { Err(Problems(read.problems)) }
 }
@@ -162,16 +162,6 @@ fn events(read: &mut Reader<'_>, sources: &Sources) -> Events {
         handler_timeout: read.duration(&keys::EVENTS_HANDLER_TIMEOUT, SECOND..=10 * MINUTE),
         give_up_after: read.duration(&keys::EVENTS_GIVE_UP, MINUTE..=30 * DAY),
         retention: read.duration(&keys::EVENTS_RETENTION, MINUTE..=365 * DAY),
-    }
-}
-
-fn not_built_in(read: &mut Reader<'_>, key: &Key) {
-    if let Some(value) = read.value(key) {
-        read.problems.push(Problem::NotBuiltIn {
-            origin: value.origin.clone(),
-            value: address::without_credentials(&value.text),
-            expected: key.accepts.to_owned(),
-        });
     }
 }
 

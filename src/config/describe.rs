@@ -17,11 +17,12 @@ impl Config {
         let queues: Vec<String> = QueueBase::ALL.iter().map(|base| self.queues(*base, first, last)).collect();
         format!(
             "layout: {who}, queues {}, placement by the first 32 bits of the channel id modulo {}, queue {}, \
-             registry {}, data in {}, health on {}:{}, at most {} channels a shard, memory of a shard {}",
+             registry {}, directory {}, data in {}, health on {}:{}, at most {} channels a shard, memory of a shard {}",
             queues.join(" "),
             self.shard_count,
             self.queue.at.describe(),
             self.registry.at.describe(),
+            self.directory.at.describe(),
             self.data_dir.display(),
             self.health.bind,
             self.health.port,

@@ -87,9 +87,18 @@ keys! {
     REGISTRY_URL_FILE = "registry.url_file", ["SHARDVISOR_REGISTRY_URL_FILE"], credential "registry-url",
         "the path of a file", "",
         "The same from a file, since it holds a password";
-    API_URL = "api.url", ["SHARDVISOR_API_URL"],
-        "nothing in this version", "",
-        "Reserved for the platform's API as the directory of channels; the built-in store is the directory";
+    DIRECTORY_URL = "directory.url", ["SHARDVISOR_DIRECTORY_URL", "SHARDVISOR_API_URL"],
+        "`sqlite:`, an http: or https: URL without query, or a postgres: URL", "sqlite:",
+        "Where it is said which channels are wanted; `sqlite:` is the built-in store that `shardvisor channel` fills, a web address the platform's API (`/internal/v1/channels/active` behind it), `postgres://user@host:5432/database` a database with the view `shardvisor_channels`";
+    DIRECTORY_URL_FILE = "directory.url_file", ["SHARDVISOR_DIRECTORY_URL_FILE"], credential "directory-url",
+        "the path of a file", "",
+        "The same from a file, where it holds a password";
+    DIRECTORY_TOKEN = "directory.token_file", ["SHARDVISOR_DIRECTORY_TOKEN_FILE"], credential "directory-token",
+        "the path of a file", "",
+        "The bearer token that the platform's API is shown; a second line is a second token, tried when the first is refused";
+    DIRECTORY_REMOVAL = "directory.mass_removal", ["SHARDVISOR_DIRECTORY_MASS_REMOVAL"],
+        "hold or accept", "hold",
+        "What becomes of channels that such a directory lists no longer when they are all, or more than ten and more than half: they go on until `shardvisor directory confirm`, or are stopped";
 
     TELEGRAM_API_URL = "telegram.api_url", ["SHARDVISOR_TELEGRAM_API_URL"],
         "an http: or https: URL without query", "https://api.telegram.org",

@@ -6,6 +6,7 @@
 mod address;
 mod build;
 mod describe;
+mod directory;
 mod file;
 pub(crate) mod keys;
 mod nearest;
@@ -24,6 +25,7 @@ use tracing::Level;
 use url::Url;
 
 pub(crate) use address::{is_web as is_web_address, without_credentials};
+pub(crate) use directory::{DirectoryAt, DirectorySettings};
 pub(crate) use problem::Problems;
 pub(crate) use reader::cpus;
 #[cfg(feature = "demo")]
@@ -54,6 +56,8 @@ pub(crate) struct Config {
     pub(crate) queue: QueueSettings,
     /// Where it is kept who owns what.
     pub(crate) registry: RegistrySettings,
+    /// Which channels are wanted.
+    pub(crate) directory: DirectorySettings,
     /// Telegram.
     pub(crate) telegram: Telegram,
     /// Slack.

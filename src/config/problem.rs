@@ -92,6 +92,7 @@ pub(crate) enum Problem {
         expected: String,
     },
     /// Something known that this build doesn't have.
+    #[cfg(not(all(feature = "amqp", feature = "redis", feature = "postgres")))]
     #[error("{origin}={value:?} is not built into this version: expected {expected}")]
     NotBuiltIn {
         /// Where it is.

@@ -12,6 +12,7 @@ use std::{
 use supervisor::spec::CHILD_ENV;
 
 use super::{
+    address::without_credentials,
     file,
     keys::{self, CONFIG_VARIABLE, Key},
     nearest::nearest,
@@ -110,9 +111,9 @@ impl Sources {
         if let Some((second, other)) = set.find(|(_, other)| *other != value) {
             problems.push(Problem::Differ {
                 first: first.to_owned(),
-                first_value: value.clone(),
+                first_value: without_credentials(value),
                 second: second.to_owned(),
-                second_value: other.clone(),
+                second_value: without_credentials(other),
             });
         }
         Some(Value { text: value.clone(), origin: Origin::Env(first.to_owned()) })

@@ -169,36 +169,36 @@ pub(super) fn registry(read: &mut Reader<'_>, sources: &Sources) -> RegistrySett
 }
 
 /// A URL as it was given, in the open or in a file.
-struct Given {
-    text: String,
+pub(super) struct Given {
+    pub(super) text: String,
     origin: Origin,
 }
 
 impl Given {
-    fn scheme_is(&self, known: &[&str]) -> bool {
+    pub(super) fn scheme_is(&self, known: &[&str]) -> bool {
         self.text.split_once("://").is_some_and(|(scheme, _)| known.contains(&scheme))
     }
 
-    fn refused(&self, expected: String) -> Problem {
+    pub(super) fn refused(&self, expected: String) -> Problem {
         Problem::Refused { origin: self.origin.clone(), value: without_credentials(&self.text), expected }
     }
 
-    fn unknown(&self, key: &Key) -> Problem {
+    pub(super) fn unknown(&self, key: &Key) -> Problem {
         if self.text.starts_with("sqlite:") {
             return self.refused("`sqlite:` alone; the store lies in the data directory".to_owned());
         }
         self.refused(key.accepts.to_owned())
     }
 
-    #[cfg(not(all(feature = "amqp", feature = "redis")))]
-    fn not_built_in(&self, key: &Key) -> Problem {
+    #[cfg(not(all(feature = "amqp", feature = "redis", feature = "postgres")))]
+    pub(super) fn not_built_in(&self, key: &Key) -> Problem {
         let (origin, value) = (self.origin.clone(), without_credentials(&self.text));
         Problem::NotBuiltIn { origin, value, expected: format!("`sqlite:`, or a build with {}", key.accepts) }
     }
 }
 
 /// The URL of a setting or of the file beside it; `None` is the embedded store.
-fn url(read: &mut Reader<'_>, key: &Key, file: &Key, sources: &Sources) -> Option<Given> {
+pub(super) fn url(read: &mut Reader<'_>, key: &Key, file: &Key, sources: &Sources) -> Option<Given> {
     let open = read.value(key).map(|value| Given { text: value.text.clone(), origin: value.origin.clone() });
     let lines = secrets::read(file, read, sources);
     let hidden = (!lines.is_empty()).then(|| Given {

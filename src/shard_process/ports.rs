@@ -9,7 +9,6 @@ use std::{fs, sync::Arc, time::Duration};
 use shard::registry::{RedisOptions, RedisRegistry, RedisUrl};
 use shard::{
     clock::{Clock, SystemClock},
-    directory::{DirectoryError, store::StoreDirectory},
     media::{Media, MediaConfig},
     platform::{
         Platform,
@@ -55,8 +54,7 @@ pub(super) async fn open(config: &Config, index: u32, stock: &Stock) -> Result<O
     let local = Holder { worker: worker.clone(), incarnation };
     let slot = SlotStore::open(&config.data_dir, config.shard(index), &local, clock.clone()).map_err(store_failure)?;
 
-    let mut directory = StoreDirectory::open(shared.clone(), &config.key_file()).map_err(directory_failure)?;
-    directory.listen(index);
+    let directory = crate::directory::open(config, index, &shared, &stock.metrics)?;
     let (registry, holder): (Arc<dyn Registry>, Holder) = match &config.registry.at {
         RegistryAt::Embedded => {
             let registry = EmbeddedRegistry::new(shared, Some(slot.clone()));
@@ -96,7 +94,7 @@ pub(super) async fn open(config: &Config, index: u32, stock: &Stock) -> Result<O
     let ports = ShardPorts {
         queue,
         registry,
-        directory: Arc::new(directory),
+        directory,
         outbox,
         platforms: platforms(config, &slot, &clock)?,
         metrics: stock.metrics.clone(),
@@ -148,13 +146,6 @@ async fn redis_incarnation(url: &RedisUrl, worker: String, stock: &Stock) -> u64
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
         }
-    }
-}
-
-fn directory_failure(error: DirectoryError) -> Failure {
-    match error {
-        DirectoryError::Unavailable(_) => Failure::GaveUp(error.to_string()),
-        DirectoryError::Nonsense(_) | DirectoryError::Refused(_) => Failure::Config(error.to_string()),
     }
 }
 

@@ -1,10 +1,25 @@
 //! The port that knows which channels are wanted, and with which settings.
+//!
+//! The built-in store is one; the others lie elsewhere (the platform's HTTP API, a PostgreSQL database), are only read, and share
+//! what makes that safe: [`RemoteDirectory`].
 
+pub mod api;
+mod caution;
+mod entry;
+mod kept;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+mod remote;
 pub mod store;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+
+pub use caution::MassRemoval;
+pub use entry::{BadEntry, Entry};
+pub use kept::Kept;
+pub use remote::{Answer, RemoteDirectory, RemoteOptions, Source, look};
 
 use crate::{identity::ChannelId, platform::PlatformKind, secret::Secret};
 
@@ -54,6 +69,15 @@ pub enum DirectoryError {
     /// It can't do this (a read-only directory).
     #[error("directory refused: {0}")]
     Refused(String),
+    /// It gave no usable answer; this is what it said before. Channels may be started by it, but that a channel isn't in it
+    /// proves nothing.
+    #[error("{why}; what it said before holds")]
+    Stale {
+        /// What went wrong.
+        why: String,
+        /// The last good answer.
+        last: Vec<Arc<ChannelSpec>>,
+    },
 }
 
 /// Which channels are wanted.

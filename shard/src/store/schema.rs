@@ -22,7 +22,7 @@ impl Kind {
     pub(super) fn migrations(self) -> &'static [&'static str] {
         match self {
             Self::Slot => &[SLOT_1, SLOT_2],
-            Self::Box => &[BOX_1],
+            Self::Box => &[BOX_1, BOX_2],
         }
     }
 }
@@ -230,5 +230,29 @@ CREATE TABLE outbox_notes (
     key    TEXT NOT NULL,
     note   TEXT NOT NULL,
     PRIMARY KEY (outbox, key)
+) WITHOUT ROWID;
+";
+
+/// What is kept of a directory that lies elsewhere: its last good answer (`listed`: 0 disabled, 1 enabled, 2 left alone), what
+/// jobs of this box set against it while it said `listed`, and which channels it forgot and yet go on.
+const BOX_2: &str = "
+CREATE TABLE directory_source (
+    one    INTEGER PRIMARY KEY CHECK (one = 1),
+    source TEXT NOT NULL
+);
+CREATE TABLE directory_kept (
+    channel BLOB PRIMARY KEY,
+    listed  INTEGER NOT NULL,
+    key_id  TEXT NOT NULL,
+    sealed  BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE directory_set (
+    channel BLOB PRIMARY KEY,
+    enabled INTEGER NOT NULL,
+    listed  INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE directory_held (
+    channel   BLOB PRIMARY KEY,
+    confirmed INTEGER NOT NULL
 ) WITHOUT ROWID;
 ";

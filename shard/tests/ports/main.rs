@@ -4,8 +4,12 @@
 #[cfg(feature = "amqp")]
 mod amqp;
 mod embedded;
+#[cfg(feature = "postgres")]
+#[path = "../../../tests/support/postgres.rs"]
+mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+mod remote;
 #[cfg(feature = "amqp")]
 #[path = "../../../tests/support/servers.rs"]
 mod servers;

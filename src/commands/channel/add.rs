@@ -11,7 +11,7 @@ use shard::{
 };
 use uuid::Uuid;
 
-use super::{directory_failure, open};
+use super::open;
 use crate::{
     cli::ChannelAdd,
     commands::{
@@ -19,6 +19,7 @@ use crate::{
         print,
     },
     config::{self, Config, plain},
+    directory::failure,
     exit::Failure,
 };
 
@@ -60,12 +61,12 @@ pub(super) fn run(config: &Config, options: &ChannelAdd) -> Result<(), Failure> 
     data::enter(config)?;
     block_on(async {
         let directory = open(config)?;
-        let known = directory.channels().await.map_err(directory_failure)?;
+        let known = directory.channels().await.map_err(failure)?;
         if !options.replace && known.iter().any(|channel| channel.id == spec.id) {
             let id = spec.id;
             return Err(Failure::Usage(format!("channel {id} is there already; --replace gives it these settings")));
         }
-        directory.put(&spec).await.map_err(directory_failure)?;
+        directory.put(&spec).await.map_err(failure)?;
         print(spec.id)
     })
 }

@@ -16,7 +16,7 @@ pub(super) fn text() -> String {
          with one shard, the process is that shard itself.",
     );
     page.text(
-        "Channels are added by shardvisor channel add; jobs come by shardvisor send or a producer's client; events go to each \
+        "Channels are added by shardvisor channel add, or come from the directory that directory.url names; jobs come by shardvisor send or a producer's client; events go to each \
          channel's handler and to events.url. All settings are in shardvisor.toml(5).",
     );
     page.section("SIGNALS");

@@ -20,6 +20,8 @@ use crate::{
 
 /// How soon a claim is tried again that was not answered.
 const CLAIM_AGAIN: Duration = Duration::from_secs(2);
+/// How soon a directory is asked again that did not answer.
+const LIST_AGAIN: Duration = Duration::from_secs(30);
 /// How soon a lease is claimed again that was lost or fenced.
 const AFTER_LOSS: Duration = Duration::from_secs(1);
 
@@ -65,19 +67,24 @@ impl Work {
         if self.drained.is_some() || self.listing_is_stale {
             return;
         }
+        let fresh = result.is_ok();
         let answer = match result {
             Ok(answer) => answer,
             Err(error) => {
                 if !std::mem::replace(&mut self.directory_away, true) {
                     tracing::warn!(%error, "the directory does not answer: what runs goes on");
                 }
-                let soon = if self.listed { self.roster.config.reconcile_every } else { LOOK };
+                let soon = if self.listed { self.roster.config.reconcile_every.min(LIST_AGAIN) } else { LOOK };
                 self.list_at = self.list_at.min(Instant::now() + soon);
-                return;
+                let DirectoryError::Stale { last, .. } = error else { return };
+                last
             }
         };
-        if std::mem::take(&mut self.directory_away) {
-            tracing::info!("the directory answers again");
+        if fresh {
+            self.directory_answered = self.boottime();
+            if std::mem::take(&mut self.directory_away) {
+                tracing::info!("the directory answers again");
+            }
         }
         let change = self.wanted.accept(answer, self.roster.config.shard);
         if change.held_back > 0 {
@@ -95,7 +102,10 @@ impl Work {
         let mut disabled = self.wanted.disabled().clone();
         disabled.extend(&self.unsupported);
         *self.roster.book.disabled.write().expect("disabled") = disabled;
-        self.roster.book.answered(began);
+        // What it said before can't tell that there is no such channel: who asked for one waits on.
+        if fresh {
+            self.roster.book.answered(began);
+        }
         self.listed = true;
         self.see_whether_ready();
     }

@@ -68,6 +68,8 @@ pub(super) struct Work {
     pub(super) releasing: bool,
     pub(super) registry_away: bool,
     pub(super) directory_away: bool,
+    /// When the directory last gave a good answer, or when the roster began.
+    pub(super) directory_answered: Duration,
     pub(super) drained: Option<Vec<oneshot::Sender<()>>>,
     pub(super) reconcile_stamp: Stamp,
     pub(super) renew_stamp: Stamp,
@@ -99,6 +101,7 @@ impl Roster {
             releasing: false,
             registry_away: false,
             directory_away: false,
+            directory_answered: self.ports.clock.boottime(),
             drained: None,
             reconcile_stamp: progress.register("reconcile", reconcile_limit),
             renew_stamp: progress.register("renew", RENEW_EVERY + REGISTRY_PATIENCE * 3),
@@ -173,6 +176,8 @@ impl Work {
         for (platform, silent_ms) in self.members.silence(self.wall_ms()) {
             self.roster.ports.metrics.silence.with_label_values(&[platform.as_str()]).set(silent_ms / 1000);
         }
+        let age = self.boottime().saturating_sub(self.directory_answered);
+        self.roster.ports.metrics.directory_age.set(age.as_secs() as i64);
         if self.drained.is_some() {
             self.reconcile_stamp.tick();
         }

@@ -225,6 +225,8 @@ impl Registry for TestRegistry {
 pub(in crate::channel) struct TestDirectory {
     pub(in crate::channel) specs: Mutex<Vec<Arc<ChannelSpec>>>,
     pub(in crate::channel) away: AtomicBool,
+    /// It is away, and what it said before is known.
+    pub(in crate::channel) stale: AtomicBool,
     pub(in crate::channel) asked: AtomicUsize,
     /// How long an answer is under way, and so how old it is when it comes.
     pub(in crate::channel) slow: Mutex<Duration>,
@@ -247,6 +249,9 @@ impl Directory for TestDirectory {
         }
         let (answer, slow) = (self.specs.lock().unwrap().clone(), *self.slow.lock().unwrap());
         tokio::time::sleep(slow).await;
+        if self.stale.load(Ordering::SeqCst) {
+            return Err(DirectoryError::Stale { why: "away".into(), last: answer });
+        }
         Ok(answer)
     }
 

@@ -93,6 +93,41 @@ async fn a_channel_added_a_moment_ago_is_found_and_one_that_is_not_there_is_not(
     until(secs(2), || matches!(handle.availability(id(9)), Availability::Unknown)).await;
 }
 
+/// Contract: C2, Q9.
+#[tokio::test(start_paused = true)]
+async fn what_the_directory_said_before_starts_channels_and_proves_that_none_is_missing() {
+    let world = World::new();
+    world.directory.stale.store(true, Ordering::SeqCst);
+    world.directory.set([spec(0)]);
+    let handle = start(&world, world.config());
+    until(secs(10), || all_connected(&handle, 1)).await;
+    timeout(secs(2), handle.ready().wait_for(|ready| *ready)).await.unwrap().unwrap();
+    assert!(matches!(handle.availability(id(9)), Availability::Starting));
+    sleep(secs(20)).await;
+    assert!(matches!(handle.availability(id(9)), Availability::Starting), "nobody could be asked yet");
+    let age = world.metrics.directory_age.get();
+    assert!((20..32).contains(&age), "{age}");
+    world.directory.stale.store(false, Ordering::SeqCst);
+    handle.reconcile();
+    until(secs(2), || matches!(handle.availability(id(9)), Availability::Unknown)).await;
+    until(secs(2), || world.metrics.directory_age.get() <= 1).await;
+}
+
+/// Contract: C2. However seldom it is looked, an outage is not waited out for an interval.
+#[tokio::test(start_paused = true)]
+async fn a_directory_that_was_away_is_asked_again_soon() {
+    let world = World::new();
+    world.directory.set([spec(0)]);
+    let handle = start(&world, RosterConfig { reconcile_every: secs(3600), ..world.config() });
+    until(secs(10), || all_connected(&handle, 1)).await;
+    world.directory.away.store(true, Ordering::SeqCst);
+    handle.reconcile();
+    sleep(secs(5)).await;
+    world.directory.away.store(false, Ordering::SeqCst);
+    world.directory.specs.lock().unwrap().push(spec(1));
+    until(secs(31), || all_connected(&handle, 2)).await;
+}
+
 /// Contract: H1.
 #[tokio::test(start_paused = true)]
 async fn ready_means_that_every_channel_was_claimed_or_is_somebodys() {
