@@ -116,7 +116,7 @@ def send_media(
     job_id: str | None = None,
     expires_at: datetime | None = None,
 ) -> Job:
-    """Send the file behind an `http:` or `https:` URL, or one that a `download_media` of the channel stored (`file://` and its path)."""
+    """Send the file behind an `http:` or `https:` URL, or a stored one: `file://` and the path that `download_media` told."""
     if not isinstance(url, str) or not url.startswith(("http://", "https://", "file:///")):
         raise JobError("field `data.url`: expected an http: or https: URL, or file:// and the path of a stored file")
     data = {
