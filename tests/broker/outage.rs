@@ -23,14 +23,7 @@ fn texts(bot: &BotHandle, chat: i64) -> Vec<String> {
     bot.user(chat).answers().iter().filter_map(|entry| entry.text.clone()).collect()
 }
 
-/// The same, without what was shown twice in a row.
-fn distinct(bot: &BotHandle, chat: i64) -> Vec<String> {
-    let mut texts = texts(bot, chat);
-    texts.dedup();
-    texts
-}
-
-/// The same, each where it was shown first.
+/// The same, without what was shown twice: each where it was shown first.
 fn first_shown(bot: &BotHandle, chat: i64) -> Vec<String> {
     let mut seen = std::collections::HashSet::new();
     texts(bot, chat).into_iter().filter(|text| seen.insert(text.clone())).collect()
