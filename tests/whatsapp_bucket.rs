@@ -1,5 +1,7 @@
 //! A box is lost: its linked device goes on elsewhere from the bucket. The bucket is kept by moto's S3, the leases by a Redis.
 
+#[path = "support/endpoint.rs"]
+mod endpoint;
 mod support;
 
 #[path = "support/servers.rs"]
@@ -12,37 +14,16 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use axum::{Json, Router, extract::State, routing::post};
-use serde_json::Value;
+use endpoint::{Events, endpoint};
 use simulators::whatsapp::WhatsApp;
 use stage::Redis;
 use support::{Home, signal, wait_for};
 
 /// How long anything may take.
 const SOON: Duration = Duration::from_secs(60);
-
-type Events = Arc<Mutex<Vec<Value>>>;
-
-/// An endpoint that keeps every event.
-async fn endpoint() -> (String, Events) {
-    let events = Events::default();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("listening");
-    let address = listener.local_addr().expect("an address");
-    let take = async |State(events): State<Events>, Json(event): Json<Value>| {
-        let mut all = events.lock().expect("events");
-        match event {
-            Value::Array(several) => all.extend(several),
-            one => all.push(one),
-        }
-    };
-    let routes = Router::new().route("/", post(take)).with_state(events.clone());
-    tokio::spawn(async move { axum::serve(listener, routes).await });
-    (format!("http://{address}/"), events)
-}
 
 fn codes(events: &Events) -> Vec<String> {
     let all = events.lock().expect("events");

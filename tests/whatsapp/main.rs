@@ -3,6 +3,8 @@
 
 mod baileys;
 mod deaths;
+#[path = "../support/endpoint.rs"]
+mod endpoint;
 mod history;
 mod import;
 mod peer;

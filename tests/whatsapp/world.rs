@@ -1,37 +1,17 @@
 //! A box with one linked device on the simulator: its owner's phone, a peer's, and an endpoint that keeps every event.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
-use axum::{Json, Router, extract::State, routing::post};
 use serde_json::{Value, json};
 use simulators::whatsapp::{Address, Phone, WhatsApp};
 
-use crate::support::{Home, wait_for};
+use crate::{
+    endpoint::{Events, endpoint},
+    support::{Home, wait_for},
+};
 
 /// How long anything may take.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
-
-pub(crate) type Events = Arc<Mutex<Vec<Value>>>;
-
-/// An endpoint that keeps every event.
-async fn endpoint() -> (String, Events) {
-    let events = Events::default();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("listening");
-    let address = listener.local_addr().expect("an address");
-    let take = async |State(events): State<Events>, Json(event): Json<Value>| {
-        let mut all = events.lock().expect("events");
-        match event {
-            Value::Array(several) => all.extend(several),
-            one => all.push(one),
-        }
-    };
-    let routes = Router::new().route("/", post(take)).with_state(events.clone());
-    tokio::spawn(async move { axum::serve(listener, routes).await });
-    (format!("http://{address}/"), events)
-}
 
 pub(crate) fn of(events: &Events, kind: &str) -> Vec<Value> {
     events.lock().expect("events").iter().filter(|event| event["type"] == kind).cloned().collect()

@@ -26,7 +26,12 @@ use super::{
     caution::held_back,
     kept::{Diff, Notes},
 };
-use crate::{identity::ChannelId, keyring::Keyring, metrics::Metrics, store::Wake};
+use crate::{
+    identity::ChannelId,
+    keyring::Keyring,
+    metrics::Metrics,
+    store::{Wake, knocked},
+};
 
 /// So many unusable entries of one answer are named.
 const MOST_NAMED: usize = 50;
@@ -288,14 +293,8 @@ impl Directory for RemoteDirectory {
     }
 
     async fn changed(&self) {
-        let knocked = async {
-            match &self.wake {
-                Some(wake) if wake.knocked().await.is_ok() => {}
-                _ => std::future::pending().await,
-            }
-        };
         tokio::select! {
-            () = knocked => {}
+            () = knocked(self.wake.as_ref()) => {}
             () = self.source.changed() => {}
         }
     }

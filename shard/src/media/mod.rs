@@ -214,7 +214,7 @@ pub(crate) fn mime_type(response: &reqwest::Response) -> Option<String> {
 }
 
 /// Runs what waits for the disk on a thread of its own.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failed> {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failed> {
     let failed = |_| Failed::Retry { error: "the work on a file was broken off".to_owned(), after: None };
     tokio::task::spawn_blocking(work).await.map_err(failed)
 }
@@ -228,7 +228,7 @@ fn too_large() -> Failed {
 }
 
 /// A full or broken disk may be better later.
-fn disk(error: &io::Error) -> Failed {
+pub(crate) fn disk(error: &io::Error) -> Failed {
     Failed::Retry { error: format!("the place for files: {error}"), after: None }
 }
 

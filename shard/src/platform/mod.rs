@@ -176,6 +176,16 @@ pub enum Failed {
     NotConnected,
 }
 
+impl Failed {
+    /// Of what can be done again without a trace: that it may have been done is no reason not to.
+    pub(crate) fn repeatable(self) -> Self {
+        match self {
+            Self::Ambiguous { error } => Self::Retry { error, after: None },
+            other => other,
+        }
+    }
+}
+
 /// Does jobs for a channel.
 #[async_trait]
 pub trait Sender: Send + Sync + 'static {

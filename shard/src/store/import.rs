@@ -116,7 +116,7 @@ impl SlotStore {
             source.write(move |connection| Ok(connection.execute(sql, [count]).map(|_| ())?)).await?;
         }
         self.write(move |connection| {
-            for table in TABLES {
+            for table in TABLES.iter().filter(|table| table.is_of_events()) {
                 connection.execute(&format!("DROP INDEX IF EXISTS {}", table.index()), [])?;
             }
             Ok(connection.execute("UPDATE owner SET imported = ?1", [count]).map(|_| ())?)

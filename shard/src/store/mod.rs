@@ -28,5 +28,5 @@ pub(crate) use fence::check_fence;
 pub(crate) use keys::{base_number, key, lane_key, unkey};
 pub(crate) use peers::Index;
 pub(crate) use seen::Seen;
-pub(crate) use wake::{Wake, knock, knock_all};
+pub(crate) use wake::{Wake, knock, knock_all, knocked};
 pub(crate) use writer::Writer;

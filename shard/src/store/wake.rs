@@ -57,6 +57,14 @@ impl Wake {
     }
 }
 
+/// Waits for a knock; for ever, where there is no socket or it is broken. Cancel-safe.
+pub(crate) async fn knocked(wake: Option<&Wake>) {
+    match wake {
+        Some(wake) if wake.knocked().await.is_ok() => {}
+        _ => std::future::pending().await,
+    }
+}
+
 /// Wakes the listener of a name, if there is one.
 pub(crate) fn knock(data_dir: &Path, name: &str) {
     let _ = knock_at(data_dir, &format!("{name}.sock"));

@@ -14,7 +14,7 @@ use super::{ChannelSpec, Directory, DirectoryError, Handler};
 use crate::{
     identity::ChannelId,
     keyring::{Keyring, KeyringError},
-    store::{BoxStore, OpError, StoreError, Wake, key, knock_all, unkey},
+    store::{BoxStore, OpError, StoreError, Wake, key, knock_all, knocked, unkey},
 };
 
 /// How often it is looked for changes, should a wake-up have been lost.
@@ -224,14 +224,8 @@ impl Directory for StoreDirectory {
                     return;
                 }
             }
-            let knocked = async {
-                match &self.wake {
-                    Some(wake) if wake.knocked().await.is_ok() => {}
-                    _ => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                () = knocked => {}
+                () = knocked(self.wake.as_ref()) => {}
                 () = tokio::time::sleep(LOOK) => {}
             }
         }

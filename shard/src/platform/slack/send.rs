@@ -58,10 +58,7 @@ impl Failure {
             Self::Call(error) => failed(&error),
             Self::Own(failed) => failed,
         };
-        Self::Own(match failed {
-            Failed::Ambiguous { error } => Failed::Retry { error, after: None },
-            failed => failed,
-        })
+        Self::Own(failed.repeatable())
     }
 }
 
@@ -205,11 +202,9 @@ impl Sender for SlackSender {
         };
         done.map_err(|failure| match failure {
             Failure::Own(failed) => failed,
-            Failure::Call(error) => match failed(&error) {
-                // Doing it again shows nothing new.
-                Failed::Ambiguous { error } if !job.task.is_send() => Failed::Retry { error, after: None },
-                failed => failed,
-            },
+            Failure::Call(error) if job.task.is_send() => failed(&error),
+            // Doing it again shows nothing new.
+            Failure::Call(error) => failed(&error).repeatable(),
         })
     }
 }

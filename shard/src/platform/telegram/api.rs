@@ -102,11 +102,7 @@ impl Api {
         payload: &P,
         patience: Duration,
     ) -> Result<Box<RawValue>, CallError> {
-        let mut method = P::NAME.to_owned();
-        if let Some(first) = method.get_mut(..1) {
-            first.make_ascii_lowercase();
-        }
-        self.post(token, &method, payload, patience).await
+        self.post(token, &name_of::<P>(), payload, patience).await
     }
 
     /// Calls a method; `patience` is for all of it.
@@ -124,15 +120,14 @@ impl Api {
     }
 
     /// Calls a method with a file in it.
-    pub(super) async fn upload(
+    pub(super) async fn upload<P: Payload>(
         &self,
         token: Option<&Secret>,
-        method: &str,
         form: Form,
         patience: Duration,
     ) -> Result<Box<RawValue>, CallError> {
         let token = usable(token)?;
-        let request = self.client.post(self.method(token, method)).multipart(form);
+        let request = self.client.post(self.method(token, &name_of::<P>())).multipart(form);
         Self::exchange(token, request.timeout(patience)).await
     }
 
@@ -177,6 +172,15 @@ impl Api {
             Err(error) => Err(unanswered(error, token)),
         }
     }
+}
+
+/// The method of one of teloxide's payloads, whose names begin with a capital.
+fn name_of<P: Payload>() -> String {
+    let mut method = P::NAME.to_owned();
+    if let Some(first) = method.get_mut(..1) {
+        first.make_ascii_lowercase();
+    }
+    method
 }
 
 fn usable(token: Option<&Secret>) -> Result<&Secret, CallError> {

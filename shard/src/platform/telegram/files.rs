@@ -34,11 +34,7 @@ impl TelegramSender {
             text("reference").ok_or_else(|| rejected("the media object is not the one that an event announced"))?;
         let kind = text("mime_type").or_else(|| of_kind(text("kind")));
         self.media.wants(kind, data.media.get("size").and_then(Value::as_u64))?;
-        let again = |error| match failed(error) {
-            // Nothing was changed by it.
-            Failed::Ambiguous { error } => Failed::Retry { error, after: None },
-            failed => failed,
-        };
+        let again = |error| failed(error).repeatable();
         let asked = self.api.post(self.token.as_ref(), "getFile", &json!({ "file_id": id }), PATIENCE).await;
         let place: Option<Place> = serde_json::from_str(asked.map_err(again)?.get()).ok();
         let (path, size) = place.map(|place| (place.file_path, place.file_size)).unwrap_or_default();
@@ -49,13 +45,16 @@ impl TelegramSender {
         Ok(Done { provider_id: None, result: Some(self.media.take(response, channel, kind).await?) })
     }
 
-    /// Makes a call with a file that lies here, in place of the address in the payload.
-    pub(super) async fn upload<P: Payload + Serialize>(
+    /// Makes a call that shows a file: with its address, which the platform fetches, or with a file that lies here in place of it.
+    pub(super) async fn show<P: Payload + Serialize>(
         &self,
         channel: ChannelId,
         data: &SendMedia,
-        payload: &P,
+        payload: P,
     ) -> Result<Box<RawValue>, Failure> {
+        if !data.url.starts_with("file:") {
+            return Ok(self.call(payload, FETCHING).await?);
+        }
         let source = self.media.source(channel, &data.url).await.map_err(Failure::Own)?;
         let field = match data.kind {
             MediaKind::Image => "photo",
@@ -66,7 +65,7 @@ impl TelegramSender {
             MediaKind::Sticker => "sticker",
         };
         let mut form = Form::new();
-        let params = to_value(payload).unwrap_or_default();
+        let params = to_value(&payload).unwrap_or_default();
         for (name, value) in params.as_object().into_iter().flatten().filter(|(name, _)| *name != field) {
             form = match value {
                 Value::Null => form,
@@ -80,12 +79,7 @@ impl TelegramSender {
         if let Some(kind) = &kind {
             part = part.mime_str(kind).map_err(|_| refused("rejected", "the file's MIME type is none"))?;
         }
-        let mut method = P::NAME.to_owned();
-        if let Some(first) = method.get_mut(..1) {
-            first.make_ascii_lowercase();
-        }
-        let form = form.part(field, part);
-        Ok(self.api.upload(self.token.as_ref(), &method, form, FETCHING).await?)
+        Ok(self.api.upload::<P>(self.token.as_ref(), form.part(field, part), FETCHING).await?)
     }
 }
 

@@ -120,7 +120,6 @@ impl TelegramSender {
         chat: &Recipient,
     ) -> Result<Box<RawValue>, Failure> {
         let url = Url::parse(&data.url).map_err(|_| refused("rejected", "the file's URL is none"))?;
-        let is_stored = url.scheme() == "file";
         let file = InputFile::url(url);
         let (reply, thread) = (reply(data.reply_to.as_deref())?, thread(data.thread_id.as_deref())?);
         // The payloads differ in their type alone.
@@ -130,11 +129,7 @@ impl TelegramSender {
                 send.caption = data.caption.clone();
                 send.reply_parameters = reply;
                 send.message_thread_id = thread;
-                match is_stored {
-                    true => self.upload(channel, data, &send).await?,
-                    // The platform fetches it.
-                    false => self.call(send, FETCHING).await?,
-                }
+                self.show(channel, data, send).await?
             }};
         }
         Ok(match data.kind {
@@ -150,10 +145,7 @@ impl TelegramSender {
                 let mut send = SendSticker::new(chat.clone(), file);
                 send.reply_parameters = reply;
                 send.message_thread_id = thread;
-                match is_stored {
-                    true => self.upload(channel, data, &send).await?,
-                    false => self.call(send, FETCHING).await?,
-                }
+                self.show(channel, data, send).await?
             }
         })
     }
@@ -220,11 +212,9 @@ impl Sender for TelegramSender {
                 if let CallError::Refused { code: 429, retry_after: Some(after), .. } = &error {
                     self.limits.block(chat, *after, self.clock.boottime());
                 }
-                Err(match failed(error) {
-                    // Doing it again shows nothing new.
-                    Failed::Ambiguous { error } if !job.task.is_send() => Failed::Retry { error, after: None },
-                    failed => failed,
-                })
+                let failed = failed(error);
+                // Doing anything else again shows nothing new.
+                Err(if job.task.is_send() { failed } else { failed.repeatable() })
             }
         }
     }

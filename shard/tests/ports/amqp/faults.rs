@@ -139,14 +139,19 @@ async fn a_blocked_broker_delays_publishing_and_not_acknowledging() {
     assert!(!queue.is_blocked());
 }
 
+/// Has the broker refuse what would make the queue longer than this.
+fn limit(host: &Host, messages: u32) {
+    let limit = format!(r#"{{"max-length":{messages},"overflow":"reject-publish"}}"#);
+    host.broker.run("ctl", &["set_policy", "-p", host.name(), "full", "^whatsapp-0$", &limit, "--apply-to", "queues"]);
+}
+
 /// Contract: Q1. A quorum queue that has only just been made refuses what comes first; a full one behaves the same.
 #[tokio::test]
 async fn what_a_queue_refuses_at_first_is_offered_again_and_stays_in_order() {
     let host = Host::fresh(Use::Beside);
     let filling = host.queue();
     filling.declare(OWN).await.expect("declared");
-    let limit = r#"{"max-length":12,"overflow":"reject-publish"}"#;
-    host.broker.run("ctl", &["set_policy", "-p", host.name(), "full", "^whatsapp-0$", limit, "--apply-to", "queues"]);
+    limit(&host, 12);
     let mut filled = 0;
     let refused = loop {
         match filling.publish(OWN, Message::new("old")).await {
@@ -185,8 +190,7 @@ async fn a_queue_that_refuses_for_long_is_told_of() {
     let host = Host::fresh(Use::Beside);
     let queue = host.queue();
     queue.declare(OWN).await.expect("declared");
-    let limit = r#"{"max-length":0,"overflow":"reject-publish"}"#;
-    host.broker.run("ctl", &["set_policy", "-p", host.name(), "full", "^whatsapp-0$", limit, "--apply-to", "queues"]);
+    limit(&host, 0);
     while queue.publish(OWN, Message::new("old")).await.is_ok() {}
     let fresh = host.queue();
     let puts = join_all((0..3).map(|n| fresh.publish(OWN, Message::new(n.to_string()))));

@@ -24,7 +24,7 @@ impl WhatsappSender {
         let done = timeout(WRITING, change(link, task)).await;
         let lost = || Failed::Ambiguous { error: "the server did not answer in time".to_owned() };
         match done.unwrap_or_else(|_| Err(lost())) {
-            Err(failed) if !task.is_send() => Err(super::again(failed)),
+            Err(failed) if !task.is_send() => Err(failed.repeatable()),
             other => other,
         }
     }

@@ -35,7 +35,7 @@ use super::{WhatsappSender, outcome, recipient, refused, retry, text};
 use crate::{
     identity::ChannelId,
     job::{DownloadMedia, FetchAvatar, Job, MediaKind, SendMedia},
-    media::{Draft, Stored},
+    media::{Draft, Stored, blocking, disk},
     platform::{Done, Failed},
 };
 
@@ -83,7 +83,8 @@ impl WhatsappSender {
             drop(writer);
             Ok((Sealed(sealed), info))
         })
-        .await?;
+        .await?
+        .map_err(|error: io::Error| disk(&error))?;
         link.held()?;
         let uploaded = timeout(TRANSFER, link.client.upload_stream(sealed, info, kind)).await;
         let uploaded = uploaded.map_err(|_| super::late())?.map_err(|error| media_error(&error))?;
@@ -178,7 +179,8 @@ impl WhatsappSender {
             return Err(Failed::Retry { error, after: None });
         }
         let draft = self.shared.media.draft()?;
-        draft.open().and_then(|mut file| file.write_all(&answer.body)).map_err(|error| disk(&error))?;
+        let draft = blocking(move || draft.open()?.write_all(&answer.body).map(|()| draft)).await?;
+        let draft = draft.map_err(|error| disk(&error))?;
         let kind = Some("image/jpeg");
         let mut result = self.shared.media.keep(draft, channel, kind).await?.told(kind);
         result["status"] = "stored".into();
@@ -192,7 +194,7 @@ impl WhatsappSender {
         let status = match link.client.execute(ProfilePictureSpec::new(whose, kind)).await {
             Err(IqError::ServerError { code: 401 | 403, .. }) => "hidden",
             Ok(_) | Err(IqError::ServerError { code: 404, .. }) => "none",
-            Err(error) => return Err(super::again(outcome::iq(&error))),
+            Err(error) => return Err(outcome::iq(&error).repeatable()),
         };
         Ok(json!({ "status": status }))
     }
@@ -327,14 +329,4 @@ fn media_error(error: &whatsapp_rust::anyhow::Error) -> Failed {
         None => "the media server could not be reached, or gave something else".to_owned(),
     };
     Failed::Retry { error: text, after: None }
-}
-
-fn disk(error: &io::Error) -> Failed {
-    Failed::Retry { error: format!("the place for files: {error}"), after: None }
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Failed> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| Failed::Retry { error: "the work on a file panicked".to_owned(), after: None })?
-        .map_err(|error| disk(&error))
 }

@@ -79,7 +79,7 @@ impl WhatsappSender {
         link.held()?;
         let sent = timeout(WRITING, link.client.send_reaction(chat, key, &data.emoji)).await;
         // Done again it shows nothing new.
-        let sent = sent.map_err(|_| late())?.map_err(|error| again(send_error(&error)))?;
+        let sent = sent.map_err(|_| late())?.map_err(|error| send_error(&error).repeatable())?;
         Ok(Done { provider_id: Some(sent.message_id), result: None })
     }
 
@@ -91,7 +91,7 @@ impl WhatsappSender {
         };
         link.held()?;
         let sent = timeout(WRITING, link.client.revoke_message(chat, data.message_id.clone(), kind)).await;
-        sent.map_err(|_| late())?.map_err(|error| again(send_error(&error)))?;
+        sent.map_err(|_| late())?.map_err(|error| send_error(&error).repeatable())?;
         Ok(Done::default())
     }
 
@@ -197,14 +197,6 @@ fn refused(reason: &'static str, error: &str) -> Failed {
 
 fn late() -> Failed {
     Failed::Retry { error: "it could not be written in time".to_owned(), after: None }
-}
-
-/// Of what can be done again without a trace.
-fn again(failed: Failed) -> Failed {
-    match failed {
-        Failed::Ambiguous { error } => Failed::Retry { error, after: None },
-        other => other,
-    }
 }
 
 /// The text of the library's errors may name people: what kind it is must do.

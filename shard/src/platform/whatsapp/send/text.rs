@@ -12,7 +12,7 @@ use whatsapp_rust::{
 };
 
 use super::super::line::Link;
-use super::{WRITING, WhatsappSender, again, late, outcome::send_error, recipient};
+use super::{WRITING, WhatsappSender, late, outcome::send_error, recipient};
 use crate::{
     job::{Send, SendLocation},
     platform::{Done, Failed},
@@ -71,7 +71,7 @@ impl WhatsappSender {
         let content = text(data, link)?;
         link.held()?;
         let sent = timeout(WRITING, link.client.edit_message(chat, original, content)).await;
-        let id = sent.map_err(|_| late())?.map_err(|error| again(send_error(&error)))?;
+        let id = sent.map_err(|_| late())?.map_err(|error| send_error(&error).repeatable())?;
         Ok(Done { provider_id: Some(id), result: None })
     }
 }
